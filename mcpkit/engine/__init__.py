@@ -1,0 +1,1 @@
+"""The engine: drives a connection on trio."""

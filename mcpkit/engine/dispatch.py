@@ -1,0 +1,334 @@
+"""From a method to what it does, and from an exception to what the client sees.
+
+Rule 1. Methods that run no user code are answered at once (`answer`); the others have a task of their own (`perform`).
+Rule 2. Exceptions become errors here and nowhere else. A client never sees the text of an exception that was not raised for it: it gets a
+        reference, and the log has the traceback under the same one.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import trio
+
+from mcpkit import completion, content
+from mcpkit.engine.invoke import TimedOut, invoke
+from mcpkit.engine.runtime import Runtime
+from mcpkit.errors import ArgumentError, ToolError
+from mcpkit.context import Port
+from mcpkit.output import BadResult, encode
+from mcpkit.protocol import eras, events, types
+from mcpkit.protocol.errors import InternalError, InvalidParams, McpError, MethodNotFound, NotFound
+from mcpkit.registry import Record, Registry, Resource
+
+PAGE = 1000
+"""Entries of a list in one page: some clients read only the first."""
+
+_log = logging.getLogger("mcpkit")
+_T = TypeVar("_T")
+
+# -- Methods ---------------------------------------------------------------------------------------------------------------
+
+
+def answer(runtime: Runtime, call: events.Call) -> events.Answer | events.Failure | None:
+    """The reply to a method that runs no user code; None for the others, which `perform` serves."""
+    try:
+        _check_offered(runtime, call)
+        action = _IMMEDIATE.get(call.method.name)
+        if action is None or (action is _list_resources and runtime.registry.listers):
+            return None
+        return events.Answer(call, action(runtime, call, call.params))
+    except Exception as error:  # noqa: BLE001 - rule 2
+        return failure(runtime, call, error)
+
+
+async def perform(runtime: Runtime, call: events.Call, port: Port) -> events.Answer | events.Failure:
+    """The reply to a method that runs user code. Cancellation passes through; everything else that is raised fails this call alone."""
+    try:
+        return await _ACTIONS[call.method.name](runtime, call, call.params, port)
+    except trio.Cancelled:
+        raise
+    except BaseException as error:  # noqa: BLE001 - rule 2; a handler's SystemExit must not end the server
+        if isinstance(error, BaseExceptionGroup) and error.subgroup(trio.Cancelled) is not None:
+            raise
+        return failure(runtime, call, error)
+
+
+def offered(registry: Registry) -> dict[str, Any]:
+    """The capabilities: what there is something of."""
+    present = {
+        "logging": True,
+        "tools": bool(registry.tools),
+        "resources": bool(registry.resources or registry.templates),
+        "prompts": bool(registry.prompts),
+        "completions": registry.completes,
+    }
+    return {name: {} for name, there in present.items() if there}
+
+
+def _check_offered(runtime: Runtime, call: events.Call) -> None:
+    capability = call.method.capability
+    if capability is not None and capability not in offered(runtime.registry):
+        raise MethodNotFound(f"{call.method.name}: this server offers no {capability}")
+
+
+def _initialize(runtime: Runtime, call: events.Call, params: types.InitializeParams) -> types.Result:
+    return types.InitializeResult(
+        protocol_version=call.envelope.revision,
+        capabilities=eras.capabilities(offered(runtime.registry), call.envelope),
+        server_info=runtime.app.implementation,
+        instructions=runtime.app.instructions,
+    )
+
+
+def _discover(runtime: Runtime, call: events.Call, params: types.Params) -> types.Result:
+    return types.DiscoverResult(
+        supported_versions=eras.supported_versions(),
+        capabilities=eras.capabilities(offered(runtime.registry), call.envelope),
+        instructions=runtime.app.instructions,
+    )
+
+
+def _empty(runtime: Runtime, call: events.Call, params: types.Params) -> types.Result:
+    return types.Result()
+
+
+def _list_tools(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
+    tools, cursor = _page([tool.definition for tool in runtime.registry.tools.values()], params.cursor)
+    return types.ListToolsResult(tools=tools, next_cursor=cursor)
+
+
+def _list_prompts(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
+    prompts, cursor = _page([prompt.definition for prompt in runtime.registry.prompts.values()], params.cursor)
+    return types.ListPromptsResult(prompts=prompts, next_cursor=cursor)
+
+
+def _list_resources(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
+    resources, cursor = _page([resource.entry() for resource in runtime.registry.resources.values()], params.cursor)
+    return types.ListResourcesResult(resources=resources, next_cursor=cursor)
+
+
+def _list_templates(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
+    templates, cursor = _page([record.template_entry() for record in runtime.registry.templates.values()], params.cursor)
+    return types.ListResourceTemplatesResult(resource_templates=templates, next_cursor=cursor)
+
+
+_IMMEDIATE: dict[str, Callable[[Runtime, events.Call, Any], types.Result]] = {
+    "initialize": _initialize,
+    "ping": _empty,
+    "server/discover": _discover,
+    "logging/setLevel": _empty,  # the connection has seen to it
+    "tools/list": _list_tools,
+    "prompts/list": _list_prompts,
+    "resources/list": _list_resources,
+    "resources/templates/list": _list_templates,
+}
+
+
+async def _call_tool(runtime: Runtime, call: events.Call, params: types.CallToolParams, port: Port) -> events.Answer:
+    tool = runtime.registry.tools.get(params.name)
+    if tool is None:
+        raise InvalidParams(f"Unknown tool: {params.name[:128]!r}")
+    values = tool.decode(_arguments(params.arguments))
+    returned = await invoke(runtime, tool.handler, values, call, port, tool.timeout)
+    return events.Answer(call, tool.output.convert(returned), wrap=tool.output.wrap)
+
+
+def _arguments(raw: msgspec.Raw | msgspec.UnsetType) -> msgspec.Raw | msgspec.UnsetType:
+    """The arguments as a JSON object: absent and null are none at all, and some clients send the object as JSON text."""
+    if isinstance(raw, msgspec.UnsetType) or memoryview(raw)[0] == ord("{"):
+        return raw
+    try:
+        value = msgspec.json.decode(raw)
+        value = msgspec.json.decode(value) if isinstance(value, str) else value
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        value = ()
+    if value is None:
+        return msgspec.UNSET
+    if not isinstance(value, dict):
+        raise InvalidParams('"arguments" must be an object')
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+async def _read_resource(runtime: Runtime, call: events.Call, params: types.ReadResourceParams, port: Port) -> events.Answer:
+    found = runtime.registry.find_resource(params.uri)
+    if found is None:
+        raise NotFound(f"Resource not found: {params.uri[:1000]!r}", {"uri": params.uri})
+    resource, variables = found
+    try:
+        values = resource.handler.signature.convert(variables)
+    except ArgumentError as error:
+        raise InvalidParams(f"Invalid URI: {error}", {"uri": params.uri}) from None
+    returned = await invoke(runtime, resource.handler, values, call, port, resource.timeout)
+    result = types.ReadResourceResult(contents=_contents(params.uri, resource, returned))
+    cache = resource.cache or runtime.app.cache
+    result.ttl_ms, result.cache_scope = cache.wire["ttl_ms"], cache.wire["cache_scope"]
+    return events.Answer(call, result)
+
+
+def _contents(uri: str, resource: Resource, value: Any) -> list[types.ResourceContents]:
+    if isinstance(value, content.EmbeddedResource):
+        value = [value]
+    if isinstance(value, list) and value and all(isinstance(item, content.EmbeddedResource) for item in value):
+        return [item.contents for item in value]
+    mime_type = resource.mime_type
+    if isinstance(value, str):
+        return [types.ResourceContents(uri, mime_type or "text/plain", text=value)]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return [types.ResourceContents(uri, mime_type or "application/octet-stream", blob=bytes(value))]
+    return [types.ResourceContents(uri, mime_type or "application/json", text=encode(value).decode())]
+
+
+async def _list_all_resources(runtime: Runtime, call: events.Call, params: types.ListParams, port: Port) -> events.Answer:
+    entries = [resource.entry() for resource in runtime.registry.resources.values()]
+    for template in runtime.registry.listers:
+        assert template.lister is not None
+        members = await invoke(runtime, template.lister, {}, call, port, template.timeout)
+        entries += [template.entry(member) for member in members]
+    resources, cursor = _page(entries, params.cursor)
+    return events.Answer(call, types.ListResourcesResult(resources=resources, next_cursor=cursor))
+
+
+async def _get_prompt(runtime: Runtime, call: events.Call, params: types.GetPromptParams, port: Port) -> events.Answer:
+    prompt = runtime.registry.prompts.get(params.name)
+    if prompt is None:
+        raise InvalidParams(f"Unknown prompt: {params.name[:128]!r}")
+    try:
+        values = prompt.handler.signature.convert(params.arguments or {})
+    except ArgumentError as error:
+        raise InvalidParams(f"Invalid arguments for prompt {prompt.name!r}: {error}") from None
+    returned = await invoke(runtime, prompt.handler, values, call, port, prompt.timeout)
+    description = prompt.description
+    if isinstance(returned, content.PromptResult):
+        description, returned = returned.description or description, returned.messages
+    return events.Answer(call, types.GetPromptResult(messages=content.messages(returned), description=description))
+
+
+async def _complete(runtime: Runtime, call: events.Call, params: types.CompleteParams, port: Port) -> events.Answer:
+    completer = _completed(runtime.registry, params.ref).completers.get(params.argument.name)
+    partial = params.argument.value
+    values: Any = ()
+    if completer is not None and completer.handler is None:
+        values = completer.matching(partial)
+    elif completer is not None and completer.handler is not None:
+        known = (params.context.arguments if params.context is not None else None) or {}
+        values = await invoke(runtime, completer.handler, completer.values(partial, known), call, port)
+    return events.Answer(call, types.CompleteResult(completion=completion.cut(values)))
+
+
+def _completed(registry: Registry, ref: types.PromptReference | types.ResourceReference) -> Record:
+    """The prompt or template whose argument is completed; an argument that it has not completes to nothing."""
+    if isinstance(ref, types.PromptReference):
+        record: Record | None = registry.prompts.get(ref.name)
+        label = f"prompt: {ref.name[:128]!r}"
+    else:
+        record = registry.find_template(ref.uri)
+        label = f"resource template: {ref.uri[:1000]!r}"
+    if record is None:
+        raise InvalidParams(f"Unknown {label}")
+    return record
+
+
+_ACTIONS: dict[str, Callable[[Runtime, events.Call, Any, Port], Awaitable[events.Answer]]] = {
+    "tools/call": _call_tool,
+    "resources/read": _read_resource,
+    "resources/list": _list_all_resources,
+    "prompts/get": _get_prompt,
+    "completion/complete": _complete,
+}
+
+# -- Pages -----------------------------------------------------------------------------------------------------------------
+
+
+def _page(entries: Sequence[_T], cursor: str | None) -> tuple[list[_T], str | None]:
+    """A page and the cursor of the next; None at the end. Raises `InvalidParams` for a cursor that was not given out."""
+    start = 0 if cursor is None else _position(cursor, len(entries))
+    end = start + PAGE
+    return list(entries[start:end]), _cursor(end) if end < len(entries) else None
+
+
+def _cursor(position: int) -> str:
+    return base64.urlsafe_b64encode(b"from:%d" % position).decode()
+
+
+def _position(cursor: str, size: int) -> int:
+    for position in range(PAGE, size, PAGE):
+        if cursor == _cursor(position):
+            return position
+    raise InvalidParams("The cursor is unknown or has expired: start again without one")
+
+
+# -- Errors ----------------------------------------------------------------------------------------------------------------
+
+
+def failure(runtime: Runtime, call: events.Call, error: BaseException) -> events.Answer | events.Failure:
+    """What the client sees of an exception."""
+    error = _single(error)
+    if isinstance(error, McpError):
+        return events.Failure(call, error)
+    if isinstance(call.params, types.CallToolParams):
+        text = _tool_failure(runtime, call, error)
+        return events.Answer(call, types.CallToolResult(content=[types.TextContent(text)], is_error=True))
+    if isinstance(error, ToolError):
+        return events.Failure(call, InternalError(str(error)))
+    return events.Failure(call, InternalError(_internal(runtime, call, error)))
+
+
+def _tool_failure(runtime: Runtime, call: events.Call, error: BaseException) -> str:
+    assert isinstance(call.params, types.CallToolParams)
+    if isinstance(error, ToolError):
+        return str(error)
+    if isinstance(error, ArgumentError):
+        return f"Invalid arguments for tool '{call.params.name}': {error}"
+    if isinstance(error, TimedOut):
+        return f"Tool '{call.params.name}' failed: {error}"
+    return _internal(runtime, call, error)
+
+
+def _single(error: BaseException) -> BaseException:
+    """The exception inside groups of one: a handler that opens a nursery raises its errors in groups."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _internal(runtime: Runtime, call: events.Call, error: BaseException) -> str:
+    """Log the failure; the text for the client says no more than that there was one, unless it holds nothing of the server's insides."""
+    reference = os.urandom(3).hex()
+    shown = str(error) if isinstance(error, BadResult | TimedOut) else _advice(error)
+    name = getattr(call.params, "name", None) or getattr(call.params, "uri", None) or ""
+    _log.error(
+        "%s %s failed (ref %s)%s",
+        call.method.name,
+        name,
+        reference,
+        f": {shown}" if shown else "",
+        exc_info=None if isinstance(error, BadResult | TimedOut) else _from_user_code(error),
+    )
+    if shown is None and runtime.app.debug:
+        shown = f"{type(error).__name__}: {error}"
+    return f"Internal error (ref {reference})" + (f": {shown}" if shown else "")
+
+
+def _from_user_code(error: BaseException) -> BaseException:
+    """The exception with a traceback that begins in the handler, not in the machinery that called it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _MACHINERY:
+        trace = trace.tb_next
+    return error if trace is None else error.with_traceback(trace)
+
+
+_MACHINERY = ("mcpkit", "trio", "outcome")
+_ASYNCIO_TRACES = ("no running event loop", "trio can't", "asyncio")
+
+
+def _advice(error: BaseException) -> str | None:
+    """What to do when a library that needs asyncio was awaited on trio."""
+    if isinstance(error, RuntimeError | TypeError) and any(trace in str(error) for trace in _ASYNCIO_TRACES):
+        return 'it awaits asyncio, and handlers run on trio: register it with loop="asyncio"'
+    return None

@@ -1,0 +1,74 @@
+"""The user's function: how it wants to be called."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal
+
+from mcpkit.context import Context, SyncContext
+from mcpkit.hints import Namespace, enclosing_frames, innermost
+from mcpkit.signature import Signature
+
+Mode = Literal["task", "thread", "inline", "asyncio"]
+"""Where it runs: in a task, in a worker thread, at once on the engine's own thread, or on an asyncio loop in a thread of its own."""
+
+_INJECTABLE = (Context, SyncContext)
+
+
+class Handler:
+    """A function with its signature, which is read by `resolve`. `raw`: it takes its arguments as one object, undescribed."""
+
+    def __init__(self, fn: Callable[..., Any], *, inline: bool = False, loop: str | None = None, raw: bool = False) -> None:
+        if not callable(fn):
+            raise TypeError(f"a handler must be callable, not {fn!r}")
+        self.fn = fn
+        self.mode = _mode(fn, inline, loop)
+        self._raw = raw
+        self._frames = enclosing_frames(fn)
+        self._signature: Signature | None = None
+
+    @property
+    def name(self) -> str:
+        """The function's own name; that of the class for a callable object."""
+        fn = self.fn
+        while isinstance(fn, functools.partial):
+            fn = fn.func
+        return getattr(fn, "__name__", None) or type(fn).__name__
+
+    @property
+    def signature(self) -> Signature:
+        """The signature, once it is resolved."""
+        assert self._signature is not None, "resolve() comes first"
+        return self._signature
+
+    def resolve(self) -> None:
+        """Read the signature. Raises NameError while its hints name what does not exist yet, TypeError for what cannot be served."""
+        if self._signature is not None:
+            return
+        names: Namespace = {}
+        for frame in reversed(self._frames):  # the innermost function's names win
+            names.update(frame.f_locals)
+        signature = Signature(self.fn, injectable=_INJECTABLE, namespace=names, raw=self._raw)
+        wanted = Context if self.mode in ("task", "asyncio") else SyncContext
+        for name, kind in signature.injected.items():
+            if kind is not wanted:
+                how = "an async def" if wanted is Context else "a plain def"
+                raise TypeError(f"parameter '{name}' is a {kind.__name__}, but {how} takes a {wanted.__name__}.")
+        self._signature = signature
+        self._frames = []  # they keep every local of the script alive
+
+
+def _mode(fn: Callable[..., Any], inline: bool, loop: str | None) -> Mode:
+    written = innermost(fn)
+    if inspect.isasyncgenfunction(written) or inspect.isgeneratorfunction(written):
+        raise TypeError("it is a generator, which would send nothing: return a list of what it yields.")
+    is_async = inspect.iscoroutinefunction(written)
+    if loop not in (None, "asyncio") or (loop == "asyncio" and not is_async):
+        raise TypeError('loop= takes only "asyncio", and only for an async def.')
+    if is_async and inline:
+        raise TypeError("inline=True is for a plain def; an async def runs in a task.")
+    if is_async:
+        return "asyncio" if loop else "task"
+    return "inline" if inline else "thread"

@@ -1,0 +1,1 @@
+"""The protocol, pure: bytes to events and back."""

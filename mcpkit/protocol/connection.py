@@ -1,0 +1,176 @@
+"""One connection: messages in, events out; events in, messages out. No clock, no I/O, no tasks.
+
+Rule 1. Each `Call` that comes out is answered by exactly one `Answer` or `Failure` given to `send`, or given up with `Dropped`. After that,
+        and after a cancellation, whatever else is sent about the call vanishes here (STD-04, PROG-03), so the engine need not care.
+Rule 2. Calls in flight are known by their id with its type: 1 and "1" are two calls (RPC-02). An id in use again is refused, and the
+        first call goes on (RPC-09).
+Rule 3. `receive` never raises for what a client sent: what cannot be served comes out as `Refuse`, which holds its own reply.
+
+    state          initialize            other handshake requests      stateless requests
+    fresh          -> session            refused, except ping          served
+    session        refused               served                        served
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw, UnsetType, structs
+
+from mcpkit.protocol import eras, events, jsonrpc, methods, revisions, types
+from mcpkit.protocol.errors import InvalidRequest, McpError
+from mcpkit.protocol.types import RequestId
+
+MAX_BATCH = 1000
+"""Messages in one batch; more are refused (BAT-06)."""
+
+
+class Connection:
+    """The protocol's state on one connection (a process on stdio)."""
+
+    def __init__(self, identity: events.Identity) -> None:
+        self._identity = identity
+        self._session: events.Envelope | None = None
+        self._calls: dict[RequestId, events.Call] = {}
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call waits for its answer."""
+        return not self._calls
+
+    # -- in ----------------------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> list[events.Received]:
+        """What one JSON text means: nothing, one event, or one for each element of a batch."""
+        if jsonrpc.is_array(data):
+            return self._receive_batch(data)
+        event = self._receive_one(data, None)
+        return [] if event is None else [event]
+
+    def refuse_oversized(self, beginning: bytes, limit: int) -> events.Refuse:
+        """The answer to a message of more than `limit` bytes, of which only the beginning was kept."""
+        problem = InvalidRequest(f"The message is larger than the limit of {limit:,} bytes")
+        return events.Refuse(problem, jsonrpc.peek_id(beginning))
+
+    def _receive_batch(self, data: bytes) -> list[events.Received]:
+        if not eras.allows_batch(self._session):
+            problem = "Batches exist only in revision 2025-03-26, after initialize: send each message by itself"
+            return [events.Refuse(InvalidRequest(problem), None)]
+        try:
+            items = jsonrpc.decode_batch(data)
+        except jsonrpc.Malformed as malformed:
+            return [events.Refuse(malformed.error, None)]
+        if not 1 <= len(items) <= MAX_BATCH:
+            return [events.Refuse(InvalidRequest(f"A batch holds 1 to {MAX_BATCH:,} messages"), None)]
+        batch = events.Batch(0)
+        received = [event for item in items if (event := self._receive_one(item, batch)) is not None]
+        batch.waiting = sum(not isinstance(event, events.Cancel) for event in received)
+        return received
+
+    def _receive_one(self, data: bytes, batch: events.Batch | None) -> events.Received | None:
+        try:
+            message = jsonrpc.decode(data)
+        except jsonrpc.Malformed as malformed:
+            return events.Refuse(malformed.error, malformed.id, batch)
+        if isinstance(message.method, UnsetType):
+            return None  # a response, but nothing was asked
+        if isinstance(message.id, UnsetType):
+            return self._notified(message.method, message.params)
+        try:
+            return self._requested(message.id, message.method, message.params, batch)
+        except McpError as error:
+            return events.Refuse(error, message.id, batch)
+
+    def _requested(
+        self, request_id: RequestId, method: str, raw: Raw | UnsetType, batch: events.Batch | None
+    ) -> events.Call:
+        params = methods.decode_params(method, raw)
+        envelope = eras.identify(method, params, raw, self._session)
+        if isinstance(params, McpError):
+            raise params
+        if request_id in self._calls:
+            raise InvalidRequest("This id belongs to a request that is still being served: use another one")
+        if isinstance(params, types.InitializeParams):
+            envelope = self._session = eras.negotiate(params)
+        elif isinstance(params, types.SetLevelParams):
+            envelope = self._session = structs.replace(envelope, log_level=params.level)
+        call = events.Call(request_id, methods.METHODS[method], params, raw, envelope, batch)
+        self._calls[request_id] = call
+        return call
+
+    def _notified(self, method: str, raw: Raw | UnsetType) -> events.Cancel | None:
+        """Only cancellation matters; any other notification, and a malformed one, is ignored (RPC-04, CAN-02)."""
+        if method != "notifications/cancelled" or isinstance(raw, UnsetType):
+            return None
+        try:
+            request_id = _decode_cancelled(raw).request_id
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            return None
+        call = self._calls.pop(request_id, None)
+        return None if call is None else events.Cancel(call)
+
+    # -- out ---------------------------------------------------------------------------------------------------------------
+
+    def send(self, event: events.Sent) -> bytes | None:
+        """The line for `event`, without its end; None when there is nothing to send (now).
+
+        Raises TypeError, ValueError or RecursionError for a value that has no JSON form; the call is then still to be answered.
+        """
+        if isinstance(event, events.Refuse):
+            return _into_batch(event.batch, self._encode_refusal(event))
+        if self._calls.get(event.call.id) is not event.call:
+            return _into_batch(event.call.batch, None) if isinstance(event, events.Dropped) else None
+        if isinstance(event, events.Progress):
+            return _encode_progress(event)
+        if isinstance(event, events.Log):
+            return _encode_log(event)
+        line = self._encode_reply(event)
+        del self._calls[event.call.id]
+        return _into_batch(event.call.batch, line)
+
+    def _encode_reply(self, event: events.Answer | events.Failure | events.Dropped) -> bytes | None:
+        call = event.call
+        if isinstance(event, events.Answer):
+            sealed = eras.seal(event.result, call.envelope, self._identity, wrap=event.wrap)
+            return jsonrpc.result(call.id, sealed)
+        if isinstance(event, events.Failure):
+            return jsonrpc.error(call.id, eras.error_object(event.error, call.envelope))
+        return None
+
+    def _encode_refusal(self, refusal: events.Refuse) -> bytes:
+        request_id = eras.unreadable_id(self._session) if refusal.id is None else refusal.id
+        return jsonrpc.error(request_id, eras.error_object(refusal.error, None))
+
+
+def _into_batch(batch: events.Batch | None, line: bytes | None) -> bytes | None:
+    """A reply outside a batch as it is; inside one, all replies once the last is known."""
+    if batch is None:
+        return line
+    batch.waiting -= 1
+    if line is not None:
+        batch.replies.append(line)
+    if batch.waiting or not batch.replies:
+        return None
+    return b"[" + b",".join(batch.replies) + b"]"
+
+
+def _encode_progress(event: events.Progress) -> bytes | None:
+    """Nothing without a token, and nothing for a value that does not increase (PROG-01, PROG-02)."""
+    call = event.call
+    if isinstance(call.progress_token, UnsetType):
+        return None
+    if call.progress is not None and event.progress <= call.progress:
+        return None
+    call.progress = event.progress
+    params = types.ProgressParams(call.progress_token, event.progress, event.total, event.message)
+    return jsonrpc.notification("notifications/progress", revisions.narrow(params, call.envelope.revision))
+
+
+def _encode_log(event: events.Log) -> bytes | None:
+    """Nothing below the level that the client asked for; nothing at all when a stateless request asked for none (LOG-02, LOG-03)."""
+    least = event.call.envelope.log_level
+    if least is None or types.LOG_LEVELS.index(event.level) < types.LOG_LEVELS.index(least):
+        return None
+    return jsonrpc.notification("notifications/message", types.LogParams(event.level, event.data, event.logger))
+
+
+_decode_cancelled = msgspec.json.Decoder(types.CancelledParams).decode

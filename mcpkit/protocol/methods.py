@@ -1,0 +1,69 @@
+"""The methods that a server answers: one row each.
+
+A new RPC is a row here and an action in `engine.dispatch`. `since` and `until` are the first and last revision that know the method.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from mcpkit.protocol import types
+from mcpkit.protocol.errors import InvalidParams, McpError
+from mcpkit.protocol.revisions import FIRST, FIRST_STATELESS, LAST, LAST_HANDSHAKE
+
+
+class Method(Struct, frozen=True):
+    """One RPC: its parameters and result, the revisions that have it, and the server capability that it needs."""
+
+    name: str
+    params: type[types.Params]
+    result: type[types.Result]
+    capability: str | None = None
+    since: str = FIRST
+    until: str = LAST
+
+    def exists_in(self, revision: str) -> bool:
+        """Whether `revision` has this method."""
+        return self.since <= revision <= self.until
+
+
+_ROWS = (
+    Method("initialize", types.InitializeParams, types.InitializeResult, until=LAST_HANDSHAKE),
+    Method("ping", types.Params, types.Result, until=LAST_HANDSHAKE),
+    Method("server/discover", types.Params, types.DiscoverResult, since=FIRST_STATELESS),
+    Method("logging/setLevel", types.SetLevelParams, types.Result, "logging", until=LAST_HANDSHAKE),
+    Method("tools/list", types.ListParams, types.ListToolsResult, "tools"),
+    Method("tools/call", types.CallToolParams, types.CallToolResult, "tools"),
+    Method("resources/list", types.ListParams, types.ListResourcesResult, "resources"),
+    Method("resources/templates/list", types.ListParams, types.ListResourceTemplatesResult, "resources"),
+    Method("resources/read", types.ReadResourceParams, types.ReadResourceResult, "resources"),
+    Method("prompts/list", types.ListParams, types.ListPromptsResult, "prompts"),
+    Method("prompts/get", types.GetPromptParams, types.GetPromptResult, "prompts"),
+    Method("completion/complete", types.CompleteParams, types.CompleteResult, "completions"),
+)
+
+METHODS = {row.name: row for row in _ROWS}
+
+_DECODERS = {row.name: msgspec.json.Decoder(row.params).decode for row in _ROWS}
+_decode_plain = msgspec.json.Decoder(types.Params).decode
+
+
+def decode_params(method: str, params: Raw | UnsetType) -> types.Params | McpError:
+    """The typed parameters of a request; for an unknown method only what every request has. An error is returned, not raised: whether it is
+    the first thing to complain about depends on the era.
+    """
+    decode = _DECODERS.get(method, _decode_plain)
+    try:
+        return decode(b"{}" if params is UNSET else params)  # type: ignore[arg-type]
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        return InvalidParams(f"Invalid params for {method}: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    text = str(error)
+    if text.startswith("Invalid enum value"):  # would echo what the client sent
+        return "Invalid value" + text[text.find(" - at") :] if " - at" in text else "Invalid value"
+    return text

@@ -1,0 +1,227 @@
+"""A function's signature, read once: what a client may send, how it is decoded, how the function is called.
+
+The parameters become a msgspec Struct of their own, so that arguments are decoded and checked in one pass. Its fields are called p0, p1, …
+(a parameter may have a name that no field can have) and carry the real names on the wire; a parameter with a default may be absent, and is then
+left to the function's own default, whatever object that is.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from mcpkit import docstrings, foreign, leniency
+from mcpkit.errors import ArgumentError
+from mcpkit.hints import Namespace, function_hints
+from mcpkit.markers import Complete
+from mcpkit.schema import MISSING, Field, Schema, Unrepresentable, arguments_schema, input_schema, typed_dict_fields, without_none
+
+Values = dict[str, Any]
+
+
+class Parameter(Struct, frozen=True):
+    """One argument: how it is listed and what completes it."""
+
+    name: str
+    hint: Any
+    required: bool
+    schema: Schema
+    complete: Complete | None
+
+
+class Signature:
+    """The arguments of a function. `injected` maps names of other parameters to the class that they are annotated with. When it is `raw`,
+    the function takes whatever there is, as keywords or as the one parameter `target`.
+
+    Raises TypeError for what cannot be an argument, naming the parameter; NameError for an unresolved forward reference.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        injectable: tuple[type, ...] = (),
+        namespace: Namespace | None = None,
+        raw: bool = False,
+    ) -> None:
+        hints = function_hints(fn, namespace or {})
+        self.returns: Any = hints.get("return", MISSING)
+        self.doc = docstrings.parse(inspect.getdoc(fn))
+        self.injected: dict[str, type] = {}
+        self.positional: tuple[str, ...] = ()
+        self.target: str | None = None
+        fields: list[Field] = []
+        for parameter in _parameters(fn):
+            hint = hints.get(parameter.name, parameter.annotation)
+            kind = _injected(hint, injectable)
+            if kind is not None:
+                self.injected[parameter.name] = kind
+            elif raw:
+                self._take_raw(parameter)
+            else:
+                fields += _fields(parameter, Any if hint is MISSING else hint)
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                self.positional += (parameter.name,)
+        self.schema = self._describe(fields)
+        self._definitions: dict[str, Schema] = self.schema.get("$defs", {})
+        properties: dict[str, Schema] = self.schema.get("properties", {})
+        self.parameters = tuple(
+            Parameter(field.name, _exact(field), field.required, properties[field.name], _completer(field.hint)) for field in fields
+        )
+        self._names = tuple(field.name for field in fields)
+        self._decode = self._build_decoder()
+
+    def _take_raw(self, parameter: inspect.Parameter) -> None:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            return
+        if self.target is not None or parameter.kind is parameter.VAR_POSITIONAL:
+            raise TypeError("with input_schema the function takes **arguments, or the whole object as one parameter.")
+        self.target = parameter.name
+
+    def _describe(self, fields: list[Field]) -> Schema:
+        for field in fields:
+            try:
+                input_schema(field.hint)
+            except Unrepresentable as error:
+                raise TypeError(f"parameter '{field.name}' has type {error.kind}, which has no JSON form. {error.advice}.") from None
+        schema = arguments_schema(fields)
+        for name, property_ in schema.get("properties", {}).items():
+            if name in self.doc.params:
+                property_.setdefault("description", self.doc.params[name])
+        return schema
+
+    def _build_decoder(self) -> Callable[[Any], Struct]:
+        members = [_member(index, parameter) for index, parameter in enumerate(self.parameters)]
+        for parameter, member in zip(self.parameters, members, strict=True):
+            try:
+                msgspec.json.Decoder(member[1], dec_hook=foreign.from_builtins)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"parameter '{parameter.name}' cannot be decoded: {error}") from None
+        record = msgspec.defstruct("Arguments", members, kw_only=True, forbid_unknown_fields=True)
+        return msgspec.json.Decoder(record, dec_hook=foreign.from_builtins).decode
+
+    # -- Values -------------------------------------------------------------------------------------------------------------
+
+    def decode(self, arguments: msgspec.Raw | UnsetType) -> Values:
+        """The values of a JSON object of arguments. Raises `ArgumentError`, which names every argument that is wrong."""
+        try:
+            record = self._decode(b"{}" if arguments is UNSET else arguments)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+            return self._decode_leniently(arguments, error)
+        return {
+            name: value for name, value in zip(self._names, msgspec.structs.astuple(record), strict=True) if value is not UNSET
+        }
+
+    def _decode_leniently(self, arguments: Any, error: Exception) -> Values:
+        try:
+            value = msgspec.json.decode(arguments)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError) as failure:
+            reason = "nested too deeply" if isinstance(failure, RecursionError) else str(failure)
+            raise ArgumentError([f"the arguments cannot be read: {reason}"]) from None
+        if not isinstance(value, dict):
+            raise ArgumentError(["the arguments must be an object"]) from None
+        return self.convert(value)
+
+    def convert(self, arguments: Mapping[str, Any]) -> Values:
+        """The values of arguments that are JSON decoded already, strings read leniently. Raises `ArgumentError`."""
+        problems = self._unknown(arguments)
+        values: Values = {}
+        for parameter in self.parameters:
+            if parameter.name in arguments:
+                try:
+                    values[parameter.name] = self._convert_one(parameter, arguments[parameter.name])
+                except (msgspec.ValidationError, RecursionError, ValueError) as error:
+                    problems.append(leniency.explain(error, parameter.name, parameter.schema, self._definitions))
+            elif parameter.required:
+                problems.append(f"`{parameter.name}`: missing, and it is required")
+        if problems:
+            raise ArgumentError(problems)
+        return values
+
+    def _convert_one(self, parameter: Parameter, value: Any) -> Any:
+        schema = parameter.schema
+        if None in _options(parameter.hint):  # an optional is listed without its null
+            schema = {"anyOf": [schema, {"type": "null"}]}
+        value = leniency.coerce(value, schema, self._definitions)
+        return msgspec.convert(value, parameter.hint, str_keys=True, dec_hook=foreign.from_builtins)
+
+    def _unknown(self, arguments: Mapping[str, Any]) -> list[str]:
+        unknown = [name for name in arguments if name not in self._names]
+        if not unknown:
+            return []
+        known = ", ".join(f"`{name}`" for name in self._names) or "none"
+        return [f"unknown argument `{name[:100]}`; known arguments: {known}" for name in unknown[:10]]
+
+    def call_arguments(self, values: Values) -> tuple[list[Any], Values]:
+        """Positional and keyword arguments for the function; `values` is consumed."""
+        if not self.positional:
+            return [], values
+        given = [name for name in self.positional if name in values]
+        return [values.pop(name) for name in given], values
+
+
+def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters to fill: not those that a `functools.partial` has bound."""
+    bound: dict[str, Any] = getattr(fn, "keywords", {})
+    return [parameter for parameter in inspect.signature(fn).parameters.values() if parameter.name not in bound]
+
+
+def _injected(hint: Any, injectable: tuple[type, ...]) -> type | None:
+    plain = without_none(typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Annotated else hint)
+    return plain if isinstance(plain, type) and plain in injectable else None
+
+
+def _fields(parameter: inspect.Parameter, hint: Any) -> list[Field]:
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        raise TypeError(f"parameter '*{parameter.name}' cannot be sent by name. Take a list instead.")
+    if parameter.kind is parameter.VAR_KEYWORD:
+        if typing.get_origin(hint) is not typing.Unpack:
+            raise TypeError(
+                f"parameter '**{parameter.name}' says nothing about its names. Annotate it with Unpack[SomeTypedDict], "
+                "or pass input_schema={…}."
+            )
+        return list(typed_dict_fields(typing.get_args(hint)[0]))
+    if parameter.name in ("self", "cls") and hint is Any:
+        raise TypeError(f"parameter '{parameter.name}' is the instance of a method: register the bound method, with app.add_tool(obj.method).")
+    required = parameter.default is parameter.empty
+    return [Field(parameter.name, hint, required, parameter.default)]
+
+
+def _exact(field: Field) -> Any:
+    """The hint as msgspec takes it: bounds on an optional go to the member that they bind, wrappers of TypedDict members go away."""
+    hint = field.hint
+    while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
+        hint = typing.get_args(hint)[0]
+    if typing.get_origin(hint) is not typing.Annotated:
+        return hint
+    inner, *metadata = typing.get_args(hint)
+    options = _options(inner)
+    if len(options) < 2:
+        return hint
+    bound = [typing.Annotated[(option, *metadata)] for option in options if option is not None]
+    return typing.Union[(*bound, *([None] if None in options else []))]  # noqa: UP007 - built at run time
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    """The members of a union, None as None; a hint that is no union is its own only member."""
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+        return (hint,)
+    return tuple(None if option is type(None) else option for option in typing.get_args(hint))
+
+
+def _member(index: int, parameter: Parameter) -> tuple[str, Any, Any]:
+    if parameter.required:
+        return f"p{index}", parameter.hint, msgspec.field(name=parameter.name)
+    hint = typing.Union[parameter.hint, UnsetType]  # noqa: UP007 - built at run time
+    return f"p{index}", hint, msgspec.field(name=parameter.name, default=UNSET)
+
+
+def _completer(hint: Any) -> Complete | None:
+    metadata = typing.get_args(hint)[1:] if typing.get_origin(hint) is typing.Annotated else ()
+    return next((item for item in metadata if isinstance(item, Complete)), None)

@@ -1,0 +1,1 @@
+"""The transports: carry bytes between a client and the engine."""
