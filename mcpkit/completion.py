@@ -20,7 +20,9 @@ class Completer(NamedTuple):
     choices: tuple[str, ...]
 
     def values(self, partial: str, known: Mapping[str, str]) -> Values:
-        """What to call the function with: what is typed so far and, if it wants them, the arguments that have a value."""
+        """What to call the function with: what is typed so far and, if it wants them, the arguments that have
+        a value.
+        """
         assert self.handler is not None
         names = [parameter.name for parameter in self.handler.signature.parameters]
         return dict(zip(names, (partial, dict(known)), strict=False))
@@ -31,7 +33,9 @@ class Completer(NamedTuple):
 
 
 def completers(signature: Signature) -> dict[str, Completer]:
-    """For each parameter that something completes: what does. Raises TypeError for a function that cannot be called so."""
+    """For each parameter that something completes: what does. Raises TypeError for a function that cannot be
+    called so.
+    """
     found = {parameter.name: _completer(parameter) for parameter in signature.parameters}
     return {name: completer for name, completer in found.items() if completer is not None}
 
@@ -41,7 +45,9 @@ def _completer(parameter: Parameter) -> Completer | None:
         handler = Handler(parameter.complete.fn)
         handler.resolve()
         if not 1 <= len(handler.signature.parameters) <= 2:
-            raise TypeError(f"the completion of '{parameter.name}' takes what is typed so far, and optionally the other arguments.")
+            raise TypeError(
+                f"the completion of '{parameter.name}' takes what is typed so far, and optionally the other arguments."
+            )
         return Completer(handler, ())
     choices = tuple(_choices(parameter.schema))
     return Completer(None, choices) if choices else None

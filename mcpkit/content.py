@@ -49,13 +49,17 @@ class Text(Block):
 
 
 class Image(Block):
-    """An image: its bytes, or the path of its file, which is read at once. The MIME type is told from the bytes, else from the path.
+    """An image: its bytes, or the path of its file, which is read at once. The MIME type is told from the
+    bytes, else from the path.
 
     Raises OSError when the file cannot be read, ValueError when the type is not given and cannot be told.
     """
 
     def __init__(
-        self, data_or_path: bytes | str | os.PathLike[str], mime_type: str | None = None, annotations: Annotations | None = None
+        self,
+        data_or_path: bytes | str | os.PathLike[str],
+        mime_type: str | None = None,
+        annotations: Annotations | None = None,
     ) -> None:
         data, mime_type = _read(data_or_path, mime_type, _image_type)
         self.wire = types.ImageContent(data, mime_type, annotations)
@@ -65,14 +69,19 @@ class Audio(Block):
     """A sound: its bytes, or the path of its file, which is read at once. Raises like `Image`."""
 
     def __init__(
-        self, data_or_path: bytes | str | os.PathLike[str], mime_type: str | None = None, annotations: Annotations | None = None
+        self,
+        data_or_path: bytes | str | os.PathLike[str],
+        mime_type: str | None = None,
+        annotations: Annotations | None = None,
     ) -> None:
         data, mime_type = _read(data_or_path, mime_type, _audio_type)
         self.wire = types.AudioContent(data, mime_type, annotations)
 
 
 class ResourceLink(Block):
-    """A pointer to a resource that the client may read. The name is the last part of the URI unless given; `size` is in bytes."""
+    """A pointer to a resource that the client may read. The name is the last part of the URI unless given;
+    `size` is in bytes.
+    """
 
     def __init__(
         self,
@@ -90,7 +99,9 @@ class ResourceLink(Block):
 
 
 class EmbeddedResource(Block):
-    """A resource's contents, sent along: exactly one of `text` and `blob` (bytes). Raises ValueError otherwise."""
+    """A resource's contents, sent along: exactly one of `text` and `blob` (bytes). Raises ValueError
+    otherwise.
+    """
 
     def __init__(
         self,
@@ -110,8 +121,9 @@ class EmbeddedResource(Block):
 class ToolResult:
     """Full control over the result of a tool.
 
-    `content` is a string, a block, or a list of both; `structured` any JSON-encodable value; `is_error` tells the model that the call failed;
-    `meta` goes into `_meta`. Raises ValueError for a `_meta` key that the protocol owns.
+    `content` is a string, a block, or a list of both; `structured` any JSON-encodable value; `is_error` tells
+    the model that the call failed; `meta` goes into `_meta`. Raises ValueError for a `_meta` key that the
+    protocol owns.
     """
 
     _unset: Any = object()
@@ -188,7 +200,7 @@ def messages(value: Any) -> list[types.PromptMessage]:
     return [item.wire if isinstance(item, Message) else user(item).wire for item in value]
 
 
-# -- MIME types ----------------------------------------------------------------------------------------------------------
+# -- MIME types --------------------------------------------------------------------------
 
 
 def _read(
@@ -197,7 +209,7 @@ def _read(
     data = bytes(source) if isinstance(source, bytes | bytearray | memoryview) else Path(source).read_bytes()
     mime_type = mime_type or tell(data[:16])
     if mime_type is None and not isinstance(source, bytes | bytearray | memoryview):
-        import mimetypes  # noqa: PLC0415 - slow to import, seldom needed
+        import mimetypes  # slow to import, seldom needed
 
         mime_type = mimetypes.guess_type(Path(source).name)[0]
     if mime_type is None:
@@ -208,13 +220,23 @@ def _read(
 def _image_type(head: bytes) -> str | None:
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
-    return _starts(head, {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"<svg": "image/svg+xml"})
+    return _starts(
+        head,
+        {
+            b"\x89PNG": "image/png",
+            b"\xff\xd8\xff": "image/jpeg",
+            b"GIF8": "image/gif",
+            b"<svg": "image/svg+xml",
+        },
+    )
 
 
 def _audio_type(head: bytes) -> str | None:
     if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
         return "audio/wav"
-    return _starts(head, {b"ID3": "audio/mpeg", b"\xff\xfb": "audio/mpeg", b"OggS": "audio/ogg", b"fLaC": "audio/flac"})
+    return _starts(
+        head, {b"ID3": "audio/mpeg", b"\xff\xfb": "audio/mpeg", b"OggS": "audio/ogg", b"fLaC": "audio/flac"}
+    )
 
 
 def _starts(head: bytes, kinds: dict[bytes, str]) -> str | None:

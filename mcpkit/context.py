@@ -1,7 +1,7 @@
 """What a handler can know about the request that it serves, and say while it runs.
 
-A handler asks for it by annotating a parameter: `ctx: Context` in an `async def`, `ctx: SyncContext` in a `def`. Both are safe to use
-unconditionally: what the client did not ask for is not sent.
+A handler asks for it by annotating a parameter: `ctx: Context` in an `async def`, `ctx: SyncContext` in a
+`def`. Both are safe to use unconditionally: what the client did not ask for is not sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ class Port(Protocol):
     """How a context reaches the engine that serves its call."""
 
     def emit(self, event: events.Progress | events.Log) -> None:
-        """Put a message for the client into the outgoing buffer. Raises TypeError or ValueError for data without a JSON form."""
+        """Put a message for the client into the outgoing buffer. Raises TypeError or ValueError for data
+        without a JSON form.
+        """
 
     async def drain(self) -> None:
         """Wait until the outgoing buffer has room."""
@@ -59,7 +61,9 @@ class _Context:
 
     @property
     def client(self) -> Implementation | None:
-        """Who asks (`.name`, `.version`, `.title`), if it said so. A client can claim anything: never decide on it."""
+        """Who asks (`.name`, `.version`, `.title`), if it said so. A client can claim anything: never decide
+        on it.
+        """
         return self._call.envelope.client
 
     @property
@@ -90,13 +94,19 @@ class _Context:
 class Context(_Context):
     """The request that an `async def` handler serves."""
 
-    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far the call is. Values that do not increase are not sent. Raises ValueError unless the numbers are finite."""
+    async def report_progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Tell the client how far the call is. Values that do not increase are not sent. Raises ValueError
+        unless the numbers are finite.
+        """
         self._port.emit(self._progress(progress, total, message))
         await self._port.drain()
 
     async def log(self, level: LogLevel, data: Any, logger: str | None = None) -> None:
-        """Send a log message; `data` is any JSON-encodable value. Raises ValueError for an unknown level, TypeError for other data."""
+        """Send a log message; `data` is any JSON-encodable value. Raises ValueError for an unknown level,
+        TypeError for other data.
+        """
         self._port.emit(self._log(level, data, logger))
         await self._port.drain()
 
@@ -120,12 +130,18 @@ class Context(_Context):
 class SyncContext(_Context):
     """The request that a `def` handler serves: the same methods, blocking."""
 
-    def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far the call is. Values that do not increase are not sent. Raises ValueError unless the numbers are finite."""
+    def report_progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Tell the client how far the call is. Values that do not increase are not sent. Raises ValueError
+        unless the numbers are finite.
+        """
         self._port.send(self._progress(progress, total, message))
 
     def log(self, level: LogLevel, data: Any, logger: str | None = None) -> None:
-        """Send a log message; `data` is any JSON-encodable value. Raises ValueError for an unknown level, TypeError for other data."""
+        """Send a log message; `data` is any JSON-encodable value. Raises ValueError for an unknown level,
+        TypeError for other data.
+        """
         self._port.send(self._log(level, data, logger))
 
     def debug(self, data: Any, logger: str | None = None) -> None:
@@ -147,4 +163,3 @@ class SyncContext(_Context):
     def check_cancelled(self) -> None:
         """Return if the call is still wanted; otherwise raise, so that the handler ends."""
         self._port.check_cancelled()
-

@@ -61,7 +61,7 @@ def _lines(docstring: str) -> list[str]:
     if blank is not None:  # cleandoc takes quadratic time to drop many
         text = "\n" + text[blank.end() :]
     lines = inspect.cleandoc(text).split("\n")
-    if lines[0].rstrip(" :") in _PARAMETERS and not _is_indented_below(lines, 0):
+    if _GOOGLE_SECTIONS.get(lines[0].rstrip()) is _read_google and not _is_indented_below(lines, 0):
         # The first line has no indentation to compare with, so cleandoc took away all that stood below it.
         lines[1:] = [" " + line for line in lines[1:]]
     return lines
@@ -95,7 +95,7 @@ def _is_indented_below(lines: list[str], at: int) -> bool:
     return True
 
 
-def _skip(lines: list[str], at: int, params: dict[str, str]) -> int:  # noqa: ARG001
+def _skip(lines: list[str], at: int, params: dict[str, str]) -> int:
     return at + 1
 
 

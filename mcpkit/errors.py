@@ -8,7 +8,9 @@ __all__ = ["ArgumentError", "InvalidParams", "McpError", "NotFound", "ToolError"
 
 
 class ToolError(Exception):
-    """A tool could not do what it was asked for. Its text is always shown to the model, as a result with `isError`."""
+    """A tool could not do what it was asked for. Its text is always shown to the model, as a result with
+    `isError`.
+    """
 
 
 class ArgumentError(ValueError):
@@ -17,3 +19,21 @@ class ArgumentError(ValueError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The exception inside groups of one: whatever passes through a trio nursery comes out in a group."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def from_user_code(error: BaseException) -> BaseException:
+    """The exception with a traceback that begins in the user's script, not in the machinery that called it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _MACHINERY:
+        trace = trace.tb_next
+    return error if trace is None else error.with_traceback(trace)
+
+
+_MACHINERY = ("mcpkit", "trio", "outcome", "importlib")

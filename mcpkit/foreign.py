@@ -11,7 +11,9 @@ def is_model(cls: Any) -> TypeGuard[Any]:
 
 
 def from_builtins(cls: Any, value: Any) -> Any:
-    """msgspec's `dec_hook`. Raises ValueError in terms of the model's fields, without the values that were sent."""
+    """Msgspec's `dec_hook`. Raises ValueError in terms of the model's fields, without the values that were
+    sent.
+    """
     if not is_model(cls):
         raise NotImplementedError(f"{cls} has no JSON form")
     try:
@@ -21,7 +23,7 @@ def from_builtins(cls: Any, value: Any) -> Any:
 
 
 def to_builtins(value: Any) -> Any:
-    """msgspec's `enc_hook`. Raises TypeError for a value without a JSON form."""
+    """Msgspec's `enc_hook`. Raises TypeError for a value without a JSON form."""
     if is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
@@ -31,11 +33,16 @@ def _problems(error: Any) -> str:
     if not hasattr(error, "errors"):
         return str(error)
     details = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(f"`{'.'.join(map(str, item['loc']))}`: {item['msg']}" if item["loc"] else item["msg"] for item in details)
+    return "; ".join(
+        f"`{'.'.join(map(str, item['loc']))}`: {item['msg']}" if item["loc"] else item["msg"]
+        for item in details
+    )
 
 
 def model_schema(cls: Any, *, output: bool, definitions: dict[str, Any]) -> dict[str, Any]:
-    """The JSON Schema of a model in our shape: in-lined, no generated titles. What contains itself goes into `definitions`."""
+    """The JSON Schema of a model in our shape: in-lined, no generated titles. What contains itself goes into
+    `definitions`.
+    """
     schema = cls.model_json_schema(mode="serialization" if output else "validation")
     nested = schema.pop("$defs", {})
     shaped = _shape(schema, nested, definitions, (), output)
@@ -43,7 +50,9 @@ def model_schema(cls: Any, *, output: bool, definitions: dict[str, Any]) -> dict
     return shaped
 
 
-def _shape(node: Any, nested: dict[str, Any], definitions: dict[str, Any], inside: tuple[str, ...], output: bool) -> Any:
+def _shape(
+    node: Any, nested: dict[str, Any], definitions: dict[str, Any], inside: tuple[str, ...], output: bool
+) -> Any:
     if isinstance(node, list):
         return [_shape(item, nested, definitions, inside, output) for item in node]
     if not isinstance(node, dict):
@@ -57,7 +66,9 @@ def _shape(node: Any, nested: dict[str, Any], definitions: dict[str, Any], insid
                 definitions[name] = _shape(nested[name], nested, definitions, (*inside, name), output)
             return {"$ref": f"#/$defs/{name}", **rest}
         return _shape({**nested[name], **rest}, nested, definitions, (*inside, name), output)
-    shaped = {key: value for key, value in node.items() if key != "title" and not (output and key == "default")}
+    shaped = {
+        key: value for key, value in node.items() if key != "title" and not (output and key == "default")
+    }
     for key in shaped.keys() - _VALUES:
         shape = _properties if key == "properties" else _shape
         shaped[key] = shape(node[key], nested, definitions, inside, output)
@@ -68,7 +79,9 @@ _VALUES = {"default", "examples", "enum", "const", "required"}
 """Keywords that hold values, not schemas."""
 
 
-def _properties(members: dict[str, Any], nested: Any, definitions: Any, inside: tuple[str, ...], output: bool) -> dict[str, Any]:
+def _properties(
+    members: dict[str, Any], nested: Any, definitions: Any, inside: tuple[str, ...], output: bool
+) -> dict[str, Any]:
     return {
         name: _shape(member if output else _without_null(member), nested, definitions, inside, output)
         for name, member in members.items()

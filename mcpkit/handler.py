@@ -12,15 +12,21 @@ from mcpkit.hints import Namespace, enclosing_frames, innermost
 from mcpkit.signature import Signature
 
 Mode = Literal["task", "thread", "inline", "asyncio"]
-"""Where it runs: in a task, in a worker thread, at once on the engine's own thread, or on an asyncio loop in a thread of its own."""
+"""Where it runs: in a task, in a worker thread, at once on the engine's own thread, or on an asyncio loop in
+a thread of its own.
+"""
 
 _INJECTABLE = (Context, SyncContext)
 
 
 class Handler:
-    """A function with its signature, which is read by `resolve`. `raw`: it takes its arguments as one object, undescribed."""
+    """A function with its signature, which is read by `resolve`. `raw`: it takes its arguments as one object,
+    undescribed.
+    """
 
-    def __init__(self, fn: Callable[..., Any], *, inline: bool = False, loop: str | None = None, raw: bool = False) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], *, inline: bool = False, loop: str | None = None, raw: bool = False
+    ) -> None:
         if not callable(fn):
             raise TypeError(f"a handler must be callable, not {fn!r}")
         self.fn = fn
@@ -44,7 +50,9 @@ class Handler:
         return self._signature
 
     def resolve(self) -> None:
-        """Read the signature. Raises NameError while its hints name what does not exist yet, TypeError for what cannot be served."""
+        """Read the signature. Raises NameError while its hints name what does not exist yet, TypeError for
+        what cannot be served.
+        """
         if self._signature is not None:
             return
         names: Namespace = {}
@@ -55,7 +63,9 @@ class Handler:
         for name, kind in signature.injected.items():
             if kind is not wanted:
                 how = "an async def" if wanted is Context else "a plain def"
-                raise TypeError(f"parameter '{name}' is a {kind.__name__}, but {how} takes a {wanted.__name__}.")
+                raise TypeError(
+                    f"parameter '{name}' is a {kind.__name__}, but {how} takes a {wanted.__name__}."
+                )
         self._signature = signature
         self._frames = []  # they keep every local of the script alive
 

@@ -1,8 +1,10 @@
 """Type hints as they are meant: forward references, classes local to a function, generics.
 
-Rule 1. A name that cannot be resolved raises NameError, so that callers can try again when more of the script has run.
-Rule 2. `from __future__ import annotations` turns the hints of a class that is local to a function into strings that only that function's
-        frame can resolve, and msgspec looks at modules alone. So such a class gets its resolved hints written back (`settle`).
+Rule 1. A name that cannot be resolved raises NameError, so that callers can try again when more of the script
+        has run.
+Rule 2. `from __future__ import annotations` turns the hints of a class that is local to a function into
+        strings that only that function's frame can resolve, and msgspec looks at modules alone. So such a
+        class gets its resolved hints written back (`settle`).
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ Namespace = dict[str, Any]
 
 
 def innermost(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that was written: behind partials, decorators that use `functools.wraps`, methods and callable objects."""
+    """The function that was written: behind partials, decorators that use `functools.wraps`, methods and
+    callable objects.
+    """
     while True:
         if isinstance(fn, functools.partial):
             fn = fn.func
@@ -34,13 +38,17 @@ def innermost(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def enclosing_frames(fn: Callable[..., Any]) -> list[types.FrameType]:
-    """The running functions that `fn` was written inside, innermost first: their local names may stand in its hints."""
+    """The running functions that `fn` was written inside, innermost first: their local names may stand in its
+    hints.
+    """
     parts = getattr(innermost(fn), "__qualname__", "").split(".<locals>.")[:-1]
     ancestors = {".<locals>.".join(parts[: n + 1]) for n in range(len(parts))}
     found: list[types.FrameType] = []
     frame = sys._getframe(1) if ancestors else None
     while frame is not None:
-        if frame.f_code.co_qualname in ancestors and frame.f_globals is getattr(innermost(fn), "__globals__", None):
+        if frame.f_code.co_qualname in ancestors and frame.f_globals is getattr(
+            innermost(fn), "__globals__", None
+        ):
             found.append(frame)
         frame = frame.f_back
     return found
@@ -70,8 +78,8 @@ def _filled(cell: types.CellType) -> bool:
 
 
 def settle(hint: Any, namespace: Namespace) -> None:
-    """Write resolved hints into the classes that `hint` mentions, directly or through their fields, where the hints are strings which only
-    `namespace` resolves. Raises NameError.
+    """Write resolved hints into the classes that `hint` mentions, directly or through their fields, where the
+    hints are strings which only `namespace` resolves. Raises NameError.
     """
     seen: set[type] = set()
     pending = [hint]
@@ -91,7 +99,9 @@ def _settle_class(cls: type, namespace: Namespace) -> dict[str, Any]:
     for base in cls.__mro__:
         own = inspect.get_annotations(base)
         if any(isinstance(hint, str | typing.ForwardRef) for hint in own.values()):
-            resolved = typing.get_type_hints(base, localns=namespace | {cls.__name__: cls}, include_extras=True)
+            resolved = typing.get_type_hints(
+                base, localns=namespace | {cls.__name__: cls}, include_extras=True
+            )
             base.__annotations__ = {name: resolved[name] for name in own}
     return typing.get_type_hints(cls, include_extras=True, localns=namespace)
 
@@ -113,7 +123,11 @@ def _classes(hint: Any) -> Iterator[type]:
 
 def has_fields(cls: type) -> bool:
     """Whether msgspec reads the hints of `cls`: a Struct, dataclass, attrs class, TypedDict or NamedTuple."""
-    if hasattr(cls, "__struct_fields__") or hasattr(cls, "__dataclass_fields__") or hasattr(cls, "__attrs_attrs__"):
+    if (
+        hasattr(cls, "__struct_fields__")
+        or hasattr(cls, "__dataclass_fields__")
+        or hasattr(cls, "__attrs_attrs__")
+    ):
         return True
     return typing.is_typeddict(cls) or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
 
@@ -124,7 +138,9 @@ def _is_alias(hint: Any) -> bool:
 
 
 def class_hints(cls: Any) -> dict[str, Any]:
-    """The hints of a class, inherited ones included; type variables are bound as the (possibly parametrized) `cls` binds them."""
+    """The hints of a class, inherited ones included; type variables are bound as the (possibly parametrized)
+    `cls` binds them.
+    """
     origin = typing.get_origin(cls) or cls
     bound = _bindings(cls, {})
     hints: dict[str, Any] = {}
@@ -132,7 +148,9 @@ def class_hints(cls: Any) -> dict[str, Any]:
         own = inspect.get_annotations(base) if base.__module__ != "builtins" else {}
         if own:
             resolved = typing.get_type_hints(base, include_extras=True)
-            hints.update({name: substitute(resolved[name], bound.get(base, {})) for name in own if name in resolved})
+            hints.update(
+                {name: substitute(resolved[name], bound.get(base, {})) for name in own if name in resolved}
+            )
     return hints or typing.get_type_hints(origin, include_extras=True)
 
 

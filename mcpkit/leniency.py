@@ -1,9 +1,11 @@
 """What a model meant by a value of the wrong JSON type, and what to tell it when nothing fits.
 
-Rule 1. Only a string (and a whole number written as a float) is ever read as something else, and only where the declared type cannot be that
-        string: `"42"` for an int, `"true"` for a bool, `"[1, 2]"` for a list; for a `str` they stay what they are.
+Rule 1. Only a string (and a whole number written as a float) is ever read as something else, and only where
+        the declared type cannot be that string: `"42"` for an int, `"true"` for a bool, `"[1, 2]"` for a
+        list; for a `str` they stay what they are.
 Rule 2. This runs after exact decoding failed, so it never changes a value that fits.
-Rule 3. A message names the argument and what is expected, never the value: it may be a secret, and it may be huge.
+Rule 3. A message names the argument and what is expected, never the value: it may be a secret, and it may be
+        huge.
 """
 
 from __future__ import annotations
@@ -32,7 +34,12 @@ def coerce(value: Any, schema: _Schema, definitions: dict[str, _Schema], depth: 
         if isinstance(parsed, str):
             return value
         value = parsed
-    if isinstance(value, float) and value.is_integer() and "number" not in _kinds(options) and "integer" in _kinds(options):
+    if (
+        isinstance(value, float)
+        and value.is_integer()
+        and "number" not in _kinds(options)
+        and "integer" in _kinds(options)
+    ):
         return int(value)
     if isinstance(value, dict):
         return _coerce_members(value, _only(options, "object"), definitions, depth)
@@ -94,23 +101,30 @@ def _only(options: list[_Schema], kind: str) -> _Schema:
     return matching[0] if len(matching) == 1 else {}
 
 
-def _coerce_members(value: dict[str, Any], schema: _Schema, definitions: dict[str, _Schema], depth: int) -> dict[str, Any]:
+def _coerce_members(
+    value: dict[str, Any], schema: _Schema, definitions: dict[str, _Schema], depth: int
+) -> dict[str, Any]:
     members = schema.get("properties", {})
     others = schema.get("additionalProperties")
     others = others if isinstance(others, dict) else {}
-    return {name: coerce(item, members.get(name, others), definitions, depth + 1) for name, item in value.items()}
+    return {
+        name: coerce(item, members.get(name, others), definitions, depth + 1) for name, item in value.items()
+    }
 
 
-def _coerce_items(value: list[Any], schema: _Schema, definitions: dict[str, _Schema], depth: int) -> list[Any]:
+def _coerce_items(
+    value: list[Any], schema: _Schema, definitions: dict[str, _Schema], depth: int
+) -> list[Any]:
     first = schema.get("prefixItems", [])
     rest = schema.get("items")
     rest = rest if isinstance(rest, dict) else {}
     return [
-        coerce(item, first[index] if index < len(first) else rest, definitions, depth + 1) for index, item in enumerate(value)
+        coerce(item, first[index] if index < len(first) else rest, definitions, depth + 1)
+        for index, item in enumerate(value)
     ]
 
 
-# -- What to say -----------------------------------------------------------------------------------------------------------
+# -- What to say -------------------------------------------------------------------------
 
 _JSON_NAMES = {
     "int": "integer",

@@ -27,9 +27,10 @@ def Param(  # noqa: N802 - reads as a type in Annotated
 ) -> msgspec.Meta:
     """Describe and bound a parameter: `days: Annotated[int, Param("Days ahead", ge=1, le=7)]`.
 
-    Bounds on an optional (`Annotated[int | None, Param(ge=1)] = None`) bind the value when there is one. Lengths count characters of a
-    string, items of a list, members of a dict; `pattern` is a regular expression that is searched for. `extra` is merged into the
-    JSON Schema. A bare `msgspec.Meta` does the same.
+    Bounds on an optional (`Annotated[int | None, Param(ge=1)] = None`) bind the value when there is one.
+    Lengths count characters of a string, items of a list, members of a dict; `pattern` is a regular
+    expression that is searched for. `extra` is merged into the JSON Schema. A bare `msgspec.Meta` does the
+    same.
     """
     return msgspec.Meta(
         description=description,
@@ -48,10 +49,11 @@ def Param(  # noqa: N802 - reads as a type in Annotated
 
 
 def Header(name: str) -> msgspec.Meta:  # noqa: N802 - reads as a type in Annotated
-    """Mirror a tool's parameter into the HTTP header `Mcp-Param-NAME`, so that proxies can route on it: `region: Annotated[str, Header("Region")]`.
+    """Mirror a tool's parameter into the HTTP header `Mcp-Param-NAME`, so that proxies can route on it:
+    `region: Annotated[str, Header("Region")]`.
 
-    The parameter is a `str`, `int`, `bool` or an enum of these. Never mark a secret. Raises ValueError for a name that is no HTTP
-    token. Source: MCP 2026-07-28, Streamable HTTP, "x-mcp-header".
+    The parameter is a `str`, `int`, `bool` or an enum of these. Never mark a secret. Raises ValueError for a
+    name that is no HTTP token. Source: MCP 2026-07-28, Streamable HTTP, "x-mcp-header".
     """
     check_header_name(name)
     return msgspec.Meta(extra_json_schema={"x-mcp-header": name})
@@ -60,8 +62,9 @@ def Header(name: str) -> msgspec.Meta:  # noqa: N802 - reads as a type in Annota
 class Complete:
     """Complete a prompt's argument or a template's variable: `slug: Annotated[str, Complete(slugs)]`.
 
-    `fn` takes what is typed so far, and optionally the arguments that have a value already (a dict of strings); it returns, or is a
-    coroutine function that returns, any iterable of strings. The first 100 are sent.
+    `fn` takes what is typed so far, and optionally the arguments that have a value already (a dict of
+    strings); it returns, or is a coroutine function that returns, any iterable of strings. The first 100 are
+    sent.
     """
 
     def __init__(self, fn: Callable[..., Iterable[str] | Any]) -> None:

@@ -1,8 +1,9 @@
 """What a tool's return value becomes: content, and structure that fits the schema that was listed.
 
-Rule 1. Structure is encoded once and decoded again as the declared type before it is sent: a value that does not fit is an error result, never a
-        message that the client cannot use.
-Rule 2. The text block is the JSON of the value itself, compact, in every revision; wrapping it is the revision's business.
+Rule 1. Structure is encoded once and decoded again as the declared type before it is sent: a value that does
+        not fit is an error result, never a message that the client cannot use.
+Rule 2. The text block is the JSON of the value itself, compact, in every revision; wrapping it is the
+        revision's business.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from msgspec import UNSET, Raw
 
 from mcpkit import foreign, validation
 from mcpkit.content import Block, ToolResult, blocks
-from mcpkit.schema import MISSING, Schema, Unrepresentable, output_schema
 from mcpkit.protocol import types
+from mcpkit.schema import MISSING, Schema, Unrepresentable, output_schema
 
 _encode = msgspec.json.Encoder(enc_hook=foreign.to_builtins).encode
 _PLAIN = (str, ToolResult, type(None))
@@ -53,21 +54,33 @@ class Output:
         if isinstance(value, ToolResult):
             return self._explicit(value)
         if self.schema is None:
-            if value is None or isinstance(value, str | Block) or _is_content(value) or (self._content and value == []):
+            if (
+                value is None
+                or isinstance(value, str | Block)
+                or _is_content(value)
+                or (self._content and value == [])
+            ):
                 return types.CallToolResult(content=blocks(value))
             if self._silent:
                 raise BadResult(f"the tool is declared to return None, and returned {_name(value)}")
         structured = self._structure(value)
-        return types.CallToolResult(content=[types.TextContent(structured.decode())], structured_content=Raw(structured))
+        return types.CallToolResult(
+            content=[types.TextContent(structured.decode())], structured_content=Raw(structured)
+        )
 
     def _explicit(self, result: ToolResult) -> types.CallToolResult:
         structured: Raw | msgspec.UnsetType = UNSET
         if result.has_structured:
-            structured = Raw(self._structure(result.structured) if not result.is_error else encode(result.structured))
+            structured = Raw(
+                self._structure(result.structured) if not result.is_error else encode(result.structured)
+            )
         elif self.schema is not None and not result.is_error:
             raise BadResult("the tool has an output schema, so its ToolResult needs structured=")
         return types.CallToolResult(
-            content=blocks(result.content), structured_content=structured, is_error=result.is_error, meta=result.meta
+            content=blocks(result.content),
+            structured_content=structured,
+            is_error=result.is_error,
+            meta=result.meta,
         )
 
     def _structure(self, value: Any) -> bytes:
@@ -80,7 +93,9 @@ class Output:
 
 
 def encode(value: Any) -> bytes:
-    """Compact JSON. Raises `BadResult` where there is none, or where it would lose something: NaN would become null."""
+    """Compact JSON. Raises `BadResult` where there is none, or where it would lose something: NaN would
+    become null.
+    """
     try:
         encoded = _encode(value)
     except RecursionError:
@@ -124,7 +139,7 @@ def _has_nan(value: Any) -> bool:
     return False
 
 
-# -- What the return annotation promises ------------------------------------------------------------------------------------
+# -- What the return annotation promises -------------------------------------------------
 
 
 def _is_structured(hint: Any) -> bool:
@@ -150,7 +165,9 @@ def _is_content(value: Any) -> bool:
     """A list of blocks, or of blocks and strings; a list of strings alone is structure."""
     if not isinstance(value, list | tuple):
         return False
-    return any(isinstance(item, Block) for item in value) and all(isinstance(item, str | Block) for item in value)
+    return any(isinstance(item, Block) for item in value) and all(
+        isinstance(item, str | Block) for item in value
+    )
 
 
 def _describe(returns: Any) -> Schema:
@@ -161,7 +178,8 @@ def _describe(returns: Any) -> Schema:
         return output_schema(returns)
     except Unrepresentable as error:
         raise TypeError(
-            f"its result has type {error.kind}, which has no JSON form. {error.advice}, return a str, or leave the annotation out."
+            f"its result has type {error.kind}, which has no JSON form. {error.advice}, return a str, "
+            "or leave the annotation out."
         ) from None
 
 

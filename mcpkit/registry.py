@@ -1,7 +1,7 @@
 """What an application offers: tools, resources and prompts, by name.
 
-A record is checked as soon as it is registered. Only a hint that names what does not exist yet (a class further down in the script) waits:
-`Registry.resolve` tries again before serving, and then it is an error.
+A record is checked as soon as it is registered. Only a hint that names what does not exist yet (a class
+further down in the script) waits: `Registry.resolve` tries again before serving, and then it is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Cache(Struct, frozen=True):
-    """How long clients may keep what they read: `ttl` in seconds; `scope` "public" only for what is the same for everyone.
+    """How long clients may keep what they read: `ttl` in seconds; `scope` "public" only for what is the same
+    for everyone.
 
     Source: MCP 2026-07-28, "Caching".
     """
@@ -91,10 +92,14 @@ class Record:
     @property
     def description(self) -> str | None:
         """As given, else the docstring up to its parameters."""
-        return self._description if self._description is not None else self.handler.signature.doc.summary or None
+        return (
+            self._description if self._description is not None else self.handler.signature.doc.summary or None
+        )
 
     def resolve(self, *, final: bool) -> None:
-        """Read the signature; a name that does not exist (yet) is an error only when this is `final`. Raises TypeError."""
+        """Read the signature; a name that does not exist (yet) is an error only when this is `final`. Raises
+        TypeError.
+        """
         if self.resolved:
             return
         with self._named():
@@ -181,11 +186,15 @@ class Tool(Record):
 
     def decode(self, arguments: msgspec.Raw | msgspec.UnsetType) -> Values:
         """The values for the function. Raises `ArgumentError`."""
-        return self._decode(arguments) if self._decode is not None else self.handler.signature.decode(arguments)
+        return (
+            self._decode(arguments) if self._decode is not None else self.handler.signature.decode(arguments)
+        )
 
 
 class Resource(Record):
-    """A resource, or with a template as its URI a family of them. The options are those of `Scaffold.resource`."""
+    """A resource, or with a template as its URI a family of them. The options are those of
+    `Scaffold.resource`.
+    """
 
     kind = "resource"
 
@@ -198,7 +207,7 @@ class Resource(Record):
         annotations: types.Annotations | None = None,
         size: int | None = None,
         cache: Cache | None = None,
-        list: Callable[[], Any] | None = None,
+        list: Callable[[], Any] | None = None,  # noqa: A002 - the decorator's option
         **options: Any,
     ) -> None:
         self.uri = uri
@@ -225,7 +234,11 @@ class Resource(Record):
         returns = self.handler.signature.returns
         if self._mime_type is not None or returns is MISSING or returns is Any:
             return self._mime_type
-        return _MIME_TYPES.get(returns, "application/json") if inspect.isclass(returns) or returns is None else "application/json"
+        return (
+            _MIME_TYPES.get(returns, "application/json")
+            if inspect.isclass(returns) or returns is None
+            else "application/json"
+        )
 
     def _resolve(self) -> None:
         names = self.template.names if self.template is not None else ()
@@ -235,7 +248,9 @@ class Resource(Record):
                 raise TypeError(f"its URI has {{{name}}}, but the function has no parameter '{name}'.")
         for parameter in parameters:
             if parameter.name not in names and parameter.required:
-                raise TypeError(f"parameter '{parameter.name}' never gets a value: put {{{parameter.name}}} into the URI.")
+                raise TypeError(
+                    f"parameter '{parameter.name}' never gets a value: put {{{parameter.name}}} into the URI."
+                )
         if self.lister is not None:
             self.lister.resolve()
         self.completers = completers(self.handler.signature)
@@ -246,13 +261,28 @@ class Resource(Record):
         if values is not None and self.template is not None:
             uri, name = self.template.expand(values), "/".join(map(str, values.values()))
         return types.Resource(
-            uri, name, self.title, self.description, self.mime_type, self.size, self.annotations, self.icons, self.meta
+            uri,
+            name,
+            self.title,
+            self.description,
+            self.mime_type,
+            self.size,
+            self.annotations,
+            self.icons,
+            self.meta,
         )
 
     def template_entry(self) -> types.ResourceTemplate:
         """As listed among the templates."""
         return types.ResourceTemplate(
-            self.uri, self.name, self.title, self.description, self.mime_type, self.annotations, self.icons, self.meta
+            self.uri,
+            self.name,
+            self.title,
+            self.description,
+            self.mime_type,
+            self.annotations,
+            self.icons,
+            self.meta,
         )
 
 
@@ -276,7 +306,10 @@ class Prompt(Record):
 def _prompt_argument(parameter: Parameter) -> types.PromptArgument:
     schema = parameter.schema
     return types.PromptArgument(
-        parameter.name, schema.get("title"), schema.get("description"), required=True if parameter.required else None
+        parameter.name,
+        schema.get("title"),
+        schema.get("description"),
+        required=True if parameter.required else None,
     )
 
 
@@ -296,13 +329,20 @@ class Registry:
         """Register a record. Raises ValueError when its name is taken, TypeError when it cannot be served."""
         shelf = self._shelf(record)
         if record.label in shelf:
-            raise ValueError(f"{record.kind} '{record.label}' exists already: give one of the two another name.")
+            raise ValueError(
+                f"{record.kind} '{record.label}' exists already: give one of the two another name."
+            )
         record.resolve(final=False)
         shelf[record.label] = record
 
     def merge(self, other: Registry, rename: Callable[[str], str]) -> None:
         """Register what another registry holds, tools and prompts under new names."""
-        for record in (*other.tools.values(), *other.resources.values(), *other.templates.values(), *other.prompts.values()):
+        for record in (
+            *other.tools.values(),
+            *other.resources.values(),
+            *other.templates.values(),
+            *other.prompts.values(),
+        ):
             self.add(_renamed(record, rename(record.name)))
 
     def resolve(self) -> None:
@@ -345,7 +385,11 @@ class Registry:
         elif isinstance(record, Prompt):
             shelf = self.prompts
         else:
-            shelf = self.templates if isinstance(record, Resource) and record.template is not None else self.resources
+            shelf = (
+                self.templates
+                if isinstance(record, Resource) and record.template is not None
+                else self.resources
+            )
         return shelf  # type: ignore[no-any-return]
 
 
@@ -359,13 +403,15 @@ def _renamed(record: _R, name: str) -> _R:
     return record
 
 
-# -- Checks ----------------------------------------------------------------------------------------------------------------
+# -- Checks ------------------------------------------------------------------------------
 
 
 def _check_tool_name(name: str) -> None:
     """Source: MCP 2025-11-25, "Tool Names"; the narrower rule is that of the model APIs behind the clients."""
     if not _TOOL_NAME.fullmatch(name):
-        raise ValueError("a tool's name is 1 to 128 letters, digits, '_', '-' and '.': give it another with name=")
+        raise ValueError(
+            "a tool's name is 1 to 128 letters, digits, '_', '-' and '.': give it another with name="
+        )
     if not _SAFE_NAME.fullmatch(name):
         warnings.warn(
             f"tool {name!r}: some clients rename or drop tools whose names are longer than 64 characters or hold a dot",
@@ -387,7 +433,8 @@ def _check_root(schema: Schema) -> None:
         raise ValueError('input_schema needs "type": "object" at its root')
     if schema.keys() & {"anyOf", "oneOf"}:
         warnings.warn(
-            "input_schema has anyOf or oneOf at its root: Claude Code drops such a tool", stacklevel=_user_level()
+            "input_schema has anyOf or oneOf at its root: Claude Code drops such a tool",
+            stacklevel=_user_level(),
         )
 
 

@@ -29,7 +29,9 @@ class PromptOptions(TypedDict, total=False):
     meta: JsonObject | None
     """Goes into `_meta` of the listing; keys of the protocol are refused."""
     inline: bool
-    """Run a plain def at once on the engine's thread instead of a worker thread: only for what returns within microseconds."""
+    """Run a plain def at once on the engine's thread instead of a worker thread: only for what returns within
+    microseconds.
+    """
     loop: Literal["asyncio"] | None
     """Run an async def on an asyncio loop in a thread of its own, for libraries that need one."""
 
@@ -46,7 +48,9 @@ class ToolOptions(PromptOptions, total=False):
     open_world: bool | None
     """It reaches beyond the server's own world: the web, other people."""
     input_schema: JsonObject | None
-    """A JSON Schema instead of the one derived; the function then takes `**arguments` or one dict. Needs `mcpkit[jsonschema]`."""
+    """A JSON Schema instead of the one derived; the function then takes `**arguments` or one dict. Needs
+    `mcpkit[jsonschema]`.
+    """
     output_schema: JsonObject | None
     """A JSON Schema for structured results, instead of the one derived. Needs `mcpkit[jsonschema]`."""
 
@@ -55,14 +59,18 @@ class ResourceOptions(PromptOptions, total=False):
     """Options of a resource."""
 
     mime_type: str | None
-    """What the return annotation says unless given: text/plain for str, application/octet-stream for bytes, else application/json."""
+    """What the return annotation says unless given: text/plain for str, application/octet-stream for bytes,
+    else application/json.
+    """
     annotations: Annotations | None
     size: int | None
     """In bytes, where it is known."""
     cache: Cache | None
     """How long clients may keep it; the app's setting unless given."""
     list: Callable[[], Any] | None
-    """For a template: a function of no arguments, def or async def, whose dicts of variable values become listed resources."""
+    """For a template: a function of no arguments, def or async def, whose dicts of variable values become
+    listed resources.
+    """
 
 
 class Scaffold:
@@ -72,17 +80,18 @@ class Scaffold:
         self.name = name
         self.registry = Registry()
 
-    # -- Decorators ---------------------------------------------------------------------------------------------------------
+    # -- Decorators ----------------------------------------------------------------------
 
     @overload
     def tool(self, fn: F, /) -> F: ...
     @overload
     def tool(self, name: str | None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     def tool(self, target: Any = None, /, **options: Any) -> Any:
-        """Register a function as a tool: `@app.tool`, or `@app.tool("name", read_only=True)` with `ToolOptions`.
+        """Register a function as a tool: `@app.tool`, or `@app.tool("name", read_only=True)` with
+        `ToolOptions`.
 
-        The parameters become the input schema, the return annotation the output schema. Raises TypeError when the function cannot be a tool,
-        ValueError when its name is taken or malformed.
+        The parameters become the input schema, the return annotation the output schema. Raises TypeError when
+        the function cannot be a tool, ValueError when its name is taken or malformed.
         """
         return _decorate(self.add_tool, target, options)
 
@@ -91,7 +100,9 @@ class Scaffold:
     @overload
     def prompt(self, name: str | None = None, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
     def prompt(self, target: Any = None, /, **options: Any) -> Any:
-        """Register a function as a prompt: it returns a string, a `Message`, a list of them, or a `PromptResult`. Raises like `tool`."""
+        """Register a function as a prompt: it returns a string, a `Message`, a list of them, or a
+        `PromptResult`. Raises like `tool`.
+        """
         return _decorate(self.add_prompt, target, options)
 
     @overload
@@ -101,8 +112,9 @@ class Scaffold:
     def resource(self, target: Any = None, /, **options: Any) -> Any:
         """Register a function as a resource: `@app.resource("docs://{slug}")`.
 
-        A URI with `{…}` is an RFC 6570 template whose variables are the function's parameters. Bare, the URI is `resource://NAME`, with a
-        segment for each parameter. The function returns `str` (text), `bytes` (a blob) or any other value (JSON), and raises `NotFound`.
+        A URI with `{…}` is an RFC 6570 template whose variables are the function's parameters. Bare, the URI
+        is `resource://NAME`, with a segment for each parameter. The function returns `str` (text), `bytes` (a
+        blob) or any other value (JSON), and raises `NotFound`.
         Raises like `tool`.
         """
         if callable(target):
@@ -115,7 +127,7 @@ class Scaffold:
 
         return decorate
 
-    # -- Without a decorator -------------------------------------------------------------------------------------------------
+    # -- Without a decorator -------------------------------------------------------------
 
     def add_tool(self, fn: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """Register a function, method, partial or callable object as a tool; see `tool`."""
@@ -138,7 +150,9 @@ class Scaffold:
         del self.registry.prompts[name]
 
     def remove_resource(self, uri: str) -> None:
-        """Take a resource or a template away, by the URI that it was registered with. Raises KeyError when there is none."""
+        """Take a resource or a template away, by the URI that it was registered with. Raises KeyError when
+        there is none.
+        """
         del (self.registry.resources if uri in self.registry.resources else self.registry.templates)[uri]
 
 
@@ -157,7 +171,11 @@ def _decorate(add: Callable[..., None], target: Any, options: dict[str, Any]) ->
 
 
 def _derived_uri(fn: Callable[..., Any]) -> str:
-    names = [parameter.name for parameter in inspect.signature(fn).parameters.values() if not _is_context(parameter.annotation)]
+    names = [
+        parameter.name
+        for parameter in inspect.signature(fn).parameters.values()
+        if not _is_context(parameter.annotation)
+    ]
     name = getattr(fn, "__name__", None) or type(fn).__name__
     return "/".join([f"resource://{name}", *(f"{{{variable}}}" for variable in names)])
 

@@ -1,10 +1,12 @@
 """From a Python type to its JSON Schema, exactly as typed.
 
-Rule 1. msgspec decides what a type accepts; this module only says so. A type that msgspec would not take is `Unrepresentable`.
-Rule 2. Schemas are written for language models and their clients: in-lined (`$defs` only for a type that contains itself), every enum with
-        its type and in declared order, no generated titles, no `default: null`.
-Rule 3. Input and output differ: an input field `x: T | None = None` is plain T that may be left out; in an output its null is kept, because
-        what is sent must fit what was listed.
+Rule 1. msgspec decides what a type accepts; this module only says so. A type that msgspec would not take is
+        `Unrepresentable`.
+Rule 2. Schemas are written for language models and their clients: in-lined (`$defs` only for a type that
+        contains itself), every enum with its type and in declared order, no generated titles, no `default:
+        null`.
+Rule 3. Input and output differ: an input field `x: T | None = None` is plain T that may be left out; in an
+        output its null is kept, because what is sent must fit what was listed.
 
 Source: JSON Schema 2020-12.
 """
@@ -64,7 +66,13 @@ _ARRAYS: dict[Any, Schema] = {
 
 _OBJECTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 
-_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum", "multiple_of": "multipleOf"}
+_BOUNDS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
 _LENGTHS = {
     "string": ("minLength", "maxLength"),
     "array": ("minItems", "maxItems"),
@@ -84,7 +92,9 @@ class Unrepresentable(TypeError):
 
 
 class Field(NamedTuple):
-    """A member of an object type: its name in JSON, its hint, and its default (MISSING when it is required or has none to show)."""
+    """A member of an object type: its name in JSON, its hint, and its default (MISSING when it is required or
+    has none to show).
+    """
 
     name: str
     hint: Any
@@ -93,7 +103,9 @@ class Field(NamedTuple):
 
 
 def input_schema(hint: Any) -> Schema:
-    """The schema of what may be sent for `hint`. Raises `Unrepresentable`; NameError for an unresolved forward reference."""
+    """The schema of what may be sent for `hint`. Raises `Unrepresentable`; NameError for an unresolved
+    forward reference.
+    """
     return _root(_Describer(output=False), hint)
 
 
@@ -115,7 +127,9 @@ def arguments_schema(fields: Iterable[Field]) -> Schema:
 def _root(describer: _Describer, hint: Any) -> Schema:
     schema = describer.describe(hint)
     reference = schema.pop("$ref", None)
-    if reference is not None:  # clients read "type" at the root, so a root that contains itself is written out once more
+    if (
+        reference is not None
+    ):  # clients read "type" at the root, so a root that contains itself is written out once more
         schema = describer.definitions[reference.rpartition("/")[2]] | schema
     return _with_definitions(schema, describer.definitions)
 
@@ -238,14 +252,19 @@ class _Describer:
             required = sum(member.required for member in members)
             schema = _fixed_array([self.describe(member.hint) for member in members], required)
         else:
-            schema = self.object(fields, tag=(config.tag_field, config.tag) if config is not None and config.tag_field else None)
+            schema = self.object(
+                fields,
+                tag=(config.tag_field, config.tag) if config is not None and config.tag_field else None,
+            )
             if getattr(config, "forbid_unknown_fields", False):
                 schema["additionalProperties"] = False
         description = _own_doc(cls)
         return schema | {"description": description} if description else schema
 
     def object(self, fields: Iterable[Field], tag: tuple[str, Any] | None = None) -> Schema:
-        """An object with these members; `tag` is the member that tells it from others in a union, and its value."""
+        """An object with these members; `tag` is the member that tells it from others in a union, and its
+        value.
+        """
         properties: dict[str, Schema] = {}
         required: list[str] = []
         if tag is not None:
@@ -266,7 +285,9 @@ class _Describer:
         schema = self.describe(member.hint)
         if member.default is not MISSING:
             try:
-                schema["default"] = msgspec.to_builtins(member.default, str_keys=True, enc_hook=foreign.to_builtins)
+                schema["default"] = msgspec.to_builtins(
+                    member.default, str_keys=True, enc_hook=foreign.to_builtins
+                )
             except (TypeError, ValueError, RecursionError):
                 pass  # a default without a JSON form is not shown
         return schema
@@ -342,20 +363,28 @@ def _apply(meta: msgspec.Meta, schema: Schema) -> None:
         for keyword, length in zip(names, (meta.min_length, meta.max_length), strict=False):
             if length is not None:
                 target[keyword] = length
-    schema.update({key: value for key in ("title", "description", "examples") if (value := getattr(meta, key)) is not None})
+    schema.update(
+        {
+            key: value
+            for key in ("title", "description", "examples")
+            if (value := getattr(meta, key)) is not None
+        }
+    )
     if meta.extra_json_schema:
         schema.update(msgspec.to_builtins(meta.extra_json_schema, str_keys=True))
 
 
 def _own_doc(cls: type) -> str | None:
-    """The docstring that was written for `cls`: not an inherited one, nor the signature that dataclasses and named tuples make up."""
+    """The docstring that was written for `cls`: not an inherited one, nor the signature that dataclasses and
+    named tuples make up.
+    """
     doc = cls.__dict__.get("__doc__")
     if not isinstance(doc, str) or doc.startswith(f"{cls.__name__}(") or not doc.strip():
         return None
     return inspect.cleandoc(doc)
 
 
-# -- The members of each kind of record --------------------------------------------------------------------------------------
+# -- The members of each kind of record --------------------------------------------------
 
 
 def _fields(hint: Any, cls: type) -> list[Field] | None:
@@ -379,17 +408,29 @@ def typed_dict_fields(hint: Any) -> Iterator[Field]:
     """The members of a TypedDict, in declared order."""
     required: frozenset[str] = (typing.get_origin(hint) or hint).__required_keys__
     for name, member in class_hints(hint).items():
-        said = typing.get_origin(member)  # __required_keys__ does not see a Required that was written as a string
-        yield Field(name, member, said is typing.Required or (name in required and said is not typing.NotRequired))
+        said = typing.get_origin(
+            member
+        )  # __required_keys__ does not see a Required that was written as a string
+        yield Field(
+            name, member, said is typing.Required or (name in required and said is not typing.NotRequired)
+        )
 
 
 def _struct_field(item: msgspec.structs.FieldInfo) -> Field:
-    default = item.default if item.default is not msgspec.NODEFAULT else _made(item.default_factory, msgspec.NODEFAULT)
+    default = (
+        item.default
+        if item.default is not msgspec.NODEFAULT
+        else _made(item.default_factory, msgspec.NODEFAULT)
+    )
     return Field(item.encode_name, item.type, item.required, MISSING if default is msgspec.UNSET else default)
 
 
 def _dataclass_field(item: dataclasses.Field[Any], hint: Any) -> Field:
-    default = item.default if item.default is not dataclasses.MISSING else _made(item.default_factory, dataclasses.MISSING)
+    default = (
+        item.default
+        if item.default is not dataclasses.MISSING
+        else _made(item.default_factory, dataclasses.MISSING)
+    )
     required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
     return Field(item.name, hint, required, default)
 

@@ -1,12 +1,14 @@
 """A function's signature, read once: what a client may send, how it is decoded, how the function is called.
 
-The parameters become a msgspec Struct of their own, so that arguments are decoded and checked in one pass. Its fields are called p0, p1, …
-(a parameter may have a name that no field can have) and carry the real names on the wire; a parameter with a default may be absent, and is then
-left to the function's own default, whatever object that is.
+The parameters become a msgspec Struct of their own, so that arguments are decoded and checked in one pass.
+Its fields are called p0, p1, … (a parameter may have a name that no field can have) and carry the real names
+on the wire; a parameter with a default may be absent, and is then left to the function's own default,
+whatever object that is.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import typing
@@ -18,9 +20,18 @@ from msgspec import UNSET, Struct, UnsetType
 
 from mcpkit import docstrings, foreign, leniency
 from mcpkit.errors import ArgumentError
-from mcpkit.hints import Namespace, function_hints
+from mcpkit.hints import Namespace, function_hints, innermost
 from mcpkit.markers import Complete
-from mcpkit.schema import MISSING, Field, Schema, Unrepresentable, arguments_schema, input_schema, typed_dict_fields, without_none
+from mcpkit.schema import (
+    MISSING,
+    Field,
+    Schema,
+    Unrepresentable,
+    arguments_schema,
+    input_schema,
+    typed_dict_fields,
+    without_none,
+)
 
 Values = dict[str, Any]
 
@@ -36,10 +47,12 @@ class Parameter(Struct, frozen=True):
 
 
 class Signature:
-    """The arguments of a function. `injected` maps names of other parameters to the class that they are annotated with. When it is `raw`,
-    the function takes whatever there is, as keywords or as the one parameter `target`.
+    """The arguments of a function. `injected` maps names of other parameters to the class that they are
+    annotated with. When it is `raw`, the function takes whatever there is, as keywords or as the one
+    parameter `target`.
 
-    Raises TypeError for what cannot be an argument, naming the parameter; NameError for an unresolved forward reference.
+    Raises TypeError for what cannot be an argument, naming the parameter; NameError for an unresolved forward
+    reference.
     """
 
     def __init__(
@@ -52,7 +65,7 @@ class Signature:
     ) -> None:
         hints = function_hints(fn, namespace or {})
         self.returns: Any = hints.get("return", MISSING)
-        self.doc = docstrings.parse(inspect.getdoc(fn))
+        self.doc = docstrings.parse(_docstring(fn))
         self.injected: dict[str, type] = {}
         self.positional: tuple[str, ...] = ()
         self.target: str | None = None
@@ -72,7 +85,10 @@ class Signature:
         self._definitions: dict[str, Schema] = self.schema.get("$defs", {})
         properties: dict[str, Schema] = self.schema.get("properties", {})
         self.parameters = tuple(
-            Parameter(field.name, _exact(field), field.required, properties[field.name], _completer(field.hint)) for field in fields
+            Parameter(
+                field.name, _exact(field), field.required, properties[field.name], _completer(field.hint)
+            )
+            for field in fields
         )
         self._names = tuple(field.name for field in fields)
         self._decode = self._build_decoder()
@@ -81,7 +97,9 @@ class Signature:
         if parameter.kind is parameter.VAR_KEYWORD:
             return
         if self.target is not None or parameter.kind is parameter.VAR_POSITIONAL:
-            raise TypeError("with input_schema the function takes **arguments, or the whole object as one parameter.")
+            raise TypeError(
+                "with input_schema the function takes **arguments, or the whole object as one parameter."
+            )
         self.target = parameter.name
 
     def _describe(self, fields: list[Field]) -> Schema:
@@ -89,7 +107,9 @@ class Signature:
             try:
                 input_schema(field.hint)
             except Unrepresentable as error:
-                raise TypeError(f"parameter '{field.name}' has type {error.kind}, which has no JSON form. {error.advice}.") from None
+                raise TypeError(
+                    f"parameter '{field.name}' has type {error.kind}, which has no JSON form. {error.advice}."
+                ) from None
         schema = arguments_schema(fields)
         for name, property_ in schema.get("properties", {}).items():
             if name in self.doc.params:
@@ -106,16 +126,20 @@ class Signature:
         record = msgspec.defstruct("Arguments", members, kw_only=True, forbid_unknown_fields=True)
         return msgspec.json.Decoder(record, dec_hook=foreign.from_builtins).decode
 
-    # -- Values -------------------------------------------------------------------------------------------------------------
+    # -- Values --------------------------------------------------------------------------
 
     def decode(self, arguments: msgspec.Raw | UnsetType) -> Values:
-        """The values of a JSON object of arguments. Raises `ArgumentError`, which names every argument that is wrong."""
+        """The values of a JSON object of arguments. Raises `ArgumentError`, which names every argument that
+        is wrong.
+        """
         try:
             record = self._decode(b"{}" if arguments is UNSET else arguments)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
             return self._decode_leniently(arguments, error)
         return {
-            name: value for name, value in zip(self._names, msgspec.structs.astuple(record), strict=True) if value is not UNSET
+            name: value
+            for name, value in zip(self._names, msgspec.structs.astuple(record), strict=True)
+            if value is not UNSET
         }
 
     def _decode_leniently(self, arguments: Any, error: Exception) -> Values:
@@ -129,7 +153,9 @@ class Signature:
         return self.convert(value)
 
     def convert(self, arguments: Mapping[str, Any]) -> Values:
-        """The values of arguments that are JSON decoded already, strings read leniently. Raises `ArgumentError`."""
+        """The values of arguments that are JSON decoded already, strings read leniently. Raises
+        `ArgumentError`.
+        """
         problems = self._unknown(arguments)
         values: Values = {}
         for parameter in self.parameters:
@@ -137,7 +163,9 @@ class Signature:
                 try:
                     values[parameter.name] = self._convert_one(parameter, arguments[parameter.name])
                 except (msgspec.ValidationError, RecursionError, ValueError) as error:
-                    problems.append(leniency.explain(error, parameter.name, parameter.schema, self._definitions))
+                    problems.append(
+                        leniency.explain(error, parameter.name, parameter.schema, self._definitions)
+                    )
             elif parameter.required:
                 problems.append(f"`{parameter.name}`: missing, and it is required")
         if problems:
@@ -166,10 +194,19 @@ class Signature:
         return [values.pop(name) for name in given], values
 
 
+def _docstring(fn: Callable[..., Any]) -> str | None:
+    """What was written for the function; for a callable object without one on `__call__`, that of its class."""
+    written = innermost(fn).__doc__
+    is_object = not inspect.isroutine(fn) and not isinstance(fn, functools.partial)
+    return type(fn).__doc__ if written is None and is_object else written
+
+
 def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
     """The parameters to fill: not those that a `functools.partial` has bound."""
     bound: dict[str, Any] = getattr(fn, "keywords", {})
-    return [parameter for parameter in inspect.signature(fn).parameters.values() if parameter.name not in bound]
+    return [
+        parameter for parameter in inspect.signature(fn).parameters.values() if parameter.name not in bound
+    ]
 
 
 def _injected(hint: Any, injectable: tuple[type, ...]) -> type | None:
@@ -188,13 +225,18 @@ def _fields(parameter: inspect.Parameter, hint: Any) -> list[Field]:
             )
         return list(typed_dict_fields(typing.get_args(hint)[0]))
     if parameter.name in ("self", "cls") and hint is Any:
-        raise TypeError(f"parameter '{parameter.name}' is the instance of a method: register the bound method, with app.add_tool(obj.method).")
+        raise TypeError(
+            f"parameter '{parameter.name}' is the instance of a method: register the bound method, "
+            "with app.add_tool(obj.method)."
+        )
     required = parameter.default is parameter.empty
     return [Field(parameter.name, hint, required, parameter.default)]
 
 
 def _exact(field: Field) -> Any:
-    """The hint as msgspec takes it: bounds on an optional go to the member that they bind, wrappers of TypedDict members go away."""
+    """The hint as msgspec takes it: bounds on an optional go to the member that they bind, wrappers of
+    TypedDict members go away.
+    """
     hint = field.hint
     while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
         hint = typing.get_args(hint)[0]
@@ -205,7 +247,7 @@ def _exact(field: Field) -> Any:
     if len(options) < 2:
         return hint
     bound = [typing.Annotated[(option, *metadata)] for option in options if option is not None]
-    return typing.Union[(*bound, *([None] if None in options else []))]  # noqa: UP007 - built at run time
+    return typing.Union[(*bound, *([None] if None in options else []))]  # built at run time
 
 
 def _options(hint: Any) -> tuple[Any, ...]:

@@ -12,15 +12,18 @@ import msgspec
 
 
 def checker(schema: dict[str, Any]) -> Callable[[bytes], Any]:
-    """A function that decodes JSON and checks it: it returns the value, and raises ValueError with one line that names the place.
+    """A function that decodes JSON and checks it: it returns the value, and raises ValueError with one line
+    that names the place.
 
     Raises TypeError when the schema itself is wrong, or when `jsonschema` is not installed.
     """
     try:
-        import jsonschema  # noqa: PLC0415 - heavy, and seldom needed
-        import referencing  # noqa: PLC0415
+        import jsonschema  # heavy, and seldom needed
+        import referencing
     except ImportError:
-        raise TypeError("a hand-written schema needs the jsonschema package: pip install 'mcpkit[jsonschema]'") from None
+        raise TypeError(
+            "a hand-written schema needs the jsonschema package: pip install 'mcpkit[jsonschema]'"
+        ) from None
     kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     _check_dialect(schema, kind)
     try:
@@ -50,6 +53,8 @@ def _check_dialect(schema: dict[str, Any], kind: Any) -> None:
 
 def _describe(problem: Any) -> str:
     """The place and the rule, not the value."""
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.absolute_path).lstrip(".")
+    place = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.absolute_path
+    ).lstrip(".")
     rule = f"{problem.validator} {problem.validator_value!r}"
     return f"`{place}`: breaks {rule}" if place else f"breaks {rule}"

@@ -27,7 +27,9 @@ def meta(revision: str = STATELESS, **more: Any) -> dict[str, Any]:
     return {PREFIX + "protocolVersion": revision, PREFIX + "clientCapabilities": {}, **more}
 
 
-def request(id: Any, method: str, params: dict[str, Any] | None = None, *, revision: str = "2025-11-25") -> dict[str, Any]:
+def request(
+    id: Any, method: str, params: dict[str, Any] | None = None, *, revision: str = "2025-11-25"
+) -> dict[str, Any]:
     """A request as the revision wants it."""
     params = dict(params or {})
     if revision == STATELESS:
@@ -45,7 +47,14 @@ def initialize(revision: str, id: Any = "init", capabilities: dict[str, Any] | N
 class Server:
     """A process that speaks the protocol on its standard streams. Standard error is collected, unless `stderr` says otherwise."""
 
-    def __init__(self, command: Sequence[str], *, cwd: Path | None = None, env: dict[str, str] | None = None, stderr: Any = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: dict[str, str] | None = None,
+        stderr: Any = None,
+    ) -> None:
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -96,11 +105,18 @@ class Server:
         while True:
             message = self.receive()
             assert message is not None, f"the server has gone; standard error: {self.errors[-2000:]}"
-            if isinstance(message, dict) and "method" not in message and message.get("id") == id and type(message["id"]) is type(id):
+            if (
+                isinstance(message, dict)
+                and "method" not in message
+                and message.get("id") == id
+                and type(message["id"]) is type(id)
+            ):
                 return message, before
             before.append(message)
 
-    def ask(self, id: Any, method: str, params: dict[str, Any] | None = None, *, revision: str = "2025-11-25") -> Any:
+    def ask(
+        self, id: Any, method: str, params: dict[str, Any] | None = None, *, revision: str = "2025-11-25"
+    ) -> Any:
         """Send a request and return its response."""
         self.send(request(id, method, params, revision=revision))
         return self.receive_until(id)[0]

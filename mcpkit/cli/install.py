@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         content = config.put(registration.keys, registration.entry)
         for warning in _warnings(registration):
             print(f"mcpkit: warning: {warning}", file=sys.stderr)
-        print(_shown(registration) if args.show else _register(registration, config, content))
+        _say(_shown(registration) if args.show else _register(registration, config, content))
     except ConfigError as error:
         return _complain(f"{error}.\n{_by_hand(registration)}", 1)
     except ClaudeError as error:
@@ -219,6 +219,12 @@ def _register(registration: Registration, config: Config, content: bytes) -> str
 
 def _by_hand(registration: Registration) -> str:
     return f"Nothing was written. By hand, {registration.file} needs:\n{registration.snippet.rstrip()}"
+
+
+def _say(text: str) -> None:
+    """Print; a character that the terminal cannot show must not make a crash of what was done."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _complain(text: str, code: int) -> int:

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcpkit.cli import load
+
 # Run by the interpreter in a bare environment: where each module named in argv would come from.
 _PROBE = """
 import importlib.util, json, sys
@@ -37,23 +39,15 @@ def launch(target: str, env: Mapping[str, str]) -> Launch:
     The interpreter is the one that runs now, not what its symbolic link points at: an interpreter finds its
     virtual environment by the path under which it was started.
     """
-    source, colon, name = _split(target)
-    if _is_file(source):
-        target, modules = _absolute(source) + colon + name, ["mcpkit"]
+    source, _ = load.split_target(target)  # what counts as a script is decided in one place
+    modules = ["mcpkit"]
+    if load.is_path(source):
+        target = _absolute(source) + target.removeprefix(source)
     else:
-        modules = ["mcpkit", source.partition(".")[0]]
-    roots = _missing_roots(modules)
-    return Launch(
-        os.path.abspath(sys.executable), ("-m", "mcpkit", "run", target), _with_python_path(env, roots)
-    )
-
-
-def _split(target: str) -> tuple[str, str, str]:
-    """`server.py:app` in source, colon and name; the colon of a Windows drive or a file's name is neither."""
-    source, colon, name = target.rpartition(":")
-    if colon and name.isidentifier() and not os.path.isfile(target):
-        return source, colon, name
-    return target, "", ""
+        modules.append(source.partition(".")[0])
+    # -P: a trio.py in the folder in which the client starts us must not stand in for ours.
+    words = ("-P", "-m", "mcpkit", "run", target)
+    return Launch(os.path.abspath(sys.executable), words, _with_python_path(env, _missing_roots(modules)))
 
 
 def _absolute(source: str) -> str:
@@ -61,10 +55,6 @@ def _absolute(source: str) -> str:
     tidy = os.path.abspath(source)
     same = os.path.exists(tidy) and os.path.samefile(tidy, source)
     return tidy if same else str(Path(source).absolute())
-
-
-def _is_file(source: str) -> bool:
-    return source.endswith(".py") or os.path.isfile(source)
 
 
 def _missing_roots(modules: Sequence[str]) -> list[str]:

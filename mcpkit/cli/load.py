@@ -1,8 +1,9 @@
 """From TARGET to an app: `server.py`, `server.py:app`, `package.module:app`.
 
-A script is imported under the name of its file, so that dataclasses, pickling and child processes find it again; its `if __name__ == "__main__":`
-part does not run. Its folder goes to the end of the import path, not to the beginning as Python itself does: a script that is called `calendar.py` or
-`h2.py` must not stand in for the module of that name that a library imports later.
+A script is imported under the name of its file, so that dataclasses, pickling and child processes find it
+again; its `if __name__ == "__main__":` part does not run. Its folder goes to the end of the import path, not
+to the beginning as Python itself does: a script that is called `calendar.py` or `h2.py` must not stand in for
+the module of that name that a library imports later.
 """
 
 from __future__ import annotations
@@ -27,19 +28,21 @@ class TargetError(Exception):
 
 def load_app(target: str) -> App:
     """The app that TARGET names. Raises `TargetError`; what the user's script raises passes through."""
-    source, name = _split(target)
-    module = _load_script(Path(source)) if _is_path(source) else _load_module(source)
+    source, name = split_target(target)
+    module = _load_script(Path(source)) if is_path(source) else _load_module(source)
     return _find(module, name, target)
 
 
-def _split(target: str) -> tuple[str, str | None]:
+def split_target(target: str) -> tuple[str, str | None]:
+    """The script or module, and the name in it, if there is one."""
     source, colon, name = target.rpartition(":")
     if not colon or not name.replace(".", "").isidentifier():  # C:\\server.py has a colon, too
         return target, None
     return source, name
 
 
-def _is_path(source: str) -> bool:
+def is_path(source: str) -> bool:
+    """Whether the first part of TARGET is a script's path, and no module's name."""
     return source.endswith(".py") or os.sep in source or "/" in source
 
 
@@ -59,7 +62,9 @@ def _load_script(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except ImportError as error:
         if "attempted relative import" in str(error):
-            error.add_note(f"{path} belongs to a package: name it as package.module:app, from the folder that holds the package.")
+            error.add_note(
+                f"{path} belongs to a package: name it as package.module:app, from the folder that holds the package."
+            )
         raise
     return module
 
@@ -78,7 +83,9 @@ def _load_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise TargetError(f"There is no module {name!r}; a script is named with its .py, as in server.py:app") from None
+            raise TargetError(
+                f"There is no module {name!r}; a script is named with its .py, as in server.py:app"
+            ) from None
         raise
 
 
@@ -92,7 +99,8 @@ def _find(module: ModuleType, name: str | None, target: str) -> App:
     if len({id(app) for app in apps.values()}) == 1:
         return next(iter(apps.values()))
     if apps:
-        raise TargetError(f"{target} has several apps: name one of them, as in {target}:{next(iter(apps))} (there are {', '.join(apps)})")
+        names = ", ".join(apps)
+        raise TargetError(f"{target} has several apps ({names}): name one, as in {target}:{next(iter(apps))}")
     factory = getattr(module, "create_app", None)
     if callable(factory):
         return _made(factory, f"{target}:create_app")

@@ -1,6 +1,7 @@
 """The command `mcpkit`: its arguments, and which module carries out what.
 
-Rule 1. `run` on stdio must answer within the start-up limits of clients, so a command's module is imported only when it is asked for.
+Rule 1. `run` on stdio must answer within the start-up limits of clients, so a command's module is imported
+        only when it is asked for.
 Rule 2. Exit codes: 0 done, 1 the app failed, 2 usage.
 """
 
@@ -19,7 +20,8 @@ _COMMANDS = {
 }
 
 _TARGET_HELP = """\
-TARGET is server.py, server.py:app or package.module:app; without a name, the module's only App or its create_app().
+TARGET is server.py, server.py:app or package.module:app; without a name, the module's only App or its
+create_app().
 """
 
 
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _version() -> str:
-    from mcpkit import __version__  # noqa: PLC0415 - with --help, a few milliseconds less
+    from mcpkit import __version__  # with --help, a few milliseconds less
 
     return __version__
 

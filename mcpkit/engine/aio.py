@@ -1,7 +1,7 @@
 """Handlers that need asyncio: `@app.tool(loop="asyncio")`.
 
-mcpkit runs on trio, where libraries that are written for asyncio alone do not work. Their handlers run on an asyncio loop in a thread of its own,
-which starts with the first such call.
+mcpkit runs on trio, where libraries that are written for asyncio alone do not work. Their handlers run on an
+asyncio loop in a thread of its own, which starts with the first such call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class AsyncioThread:
         self._thread: threading.Thread | None = None
 
     async def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """The coroutine's result. A cancellation reaches it as `asyncio.CancelledError`; it is not waited for."""
+        """The coroutine's result. A cancellation reaches it as `asyncio.CancelledError`; it is not waited
+        for.
+        """
         loop = self._start()
         task = trio.lowlevel.current_task()
         token = trio.lowlevel.current_trio_token()
@@ -60,7 +62,9 @@ class AsyncioThread:
     def _start(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=_serve, args=(self._loop,), name="mcpkit asyncio", daemon=True)
+            self._thread = threading.Thread(
+                target=_serve, args=(self._loop,), name="mcpkit asyncio", daemon=True
+            )
             self._thread.start()
         return self._loop
 

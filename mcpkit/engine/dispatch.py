@@ -1,8 +1,9 @@
 """From a method to what it does, and from an exception to what the client sees.
 
-Rule 1. Methods that run no user code are answered at once (`answer`); the others have a task of their own (`perform`).
-Rule 2. Exceptions become errors here and nowhere else. A client never sees the text of an exception that was not raised for it: it gets a
-        reference, and the log has the traceback under the same one.
+Rule 1. Methods that run no user code are answered at once (`answer`); the others have a task of their own
+        (`perform`).
+Rule 2. Exceptions become errors here and nowhere else. A client never sees the text of an exception that was
+        not raised for it: it gets a reference, and the log has the traceback under the same one.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import msgspec
 import trio
 
 from mcpkit import completion, content
+from mcpkit.context import Port
 from mcpkit.engine.invoke import TimedOut, invoke
 from mcpkit.engine.runtime import Runtime
-from mcpkit.errors import ArgumentError, ToolError
-from mcpkit.context import Port
+from mcpkit.errors import ArgumentError, ToolError, from_user_code, innermost
 from mcpkit.output import BadResult, encode
 from mcpkit.protocol import eras, events, types
 from mcpkit.protocol.errors import InternalError, InvalidParams, McpError, MethodNotFound, NotFound
@@ -32,7 +33,7 @@ PAGE = 1000
 _log = logging.getLogger("mcpkit")
 _T = TypeVar("_T")
 
-# -- Methods ---------------------------------------------------------------------------------------------------------------
+# -- Methods -----------------------------------------------------------------------------
 
 
 def answer(runtime: Runtime, call: events.Call) -> events.Answer | events.Failure | None:
@@ -43,17 +44,19 @@ def answer(runtime: Runtime, call: events.Call) -> events.Answer | events.Failur
         if action is None or (action is _list_resources and runtime.registry.listers):
             return None
         return events.Answer(call, action(runtime, call, call.params))
-    except Exception as error:  # noqa: BLE001 - rule 2
+    except Exception as error:  # rule 2
         return failure(runtime, call, error)
 
 
 async def perform(runtime: Runtime, call: events.Call, port: Port) -> events.Answer | events.Failure:
-    """The reply to a method that runs user code. Cancellation passes through; everything else that is raised fails this call alone."""
+    """The reply to a method that runs user code. Cancellation passes through; everything else that is raised
+    fails this call alone.
+    """
     try:
         return await _ACTIONS[call.method.name](runtime, call, call.params, port)
     except trio.Cancelled:
         raise
-    except BaseException as error:  # noqa: BLE001 - rule 2; a handler's SystemExit must not end the server
+    except BaseException as error:  # rule 2; a handler's SystemExit must not end the server
         if isinstance(error, BaseExceptionGroup) and error.subgroup(trio.Cancelled) is not None:
             raise
         return failure(runtime, call, error)
@@ -104,17 +107,23 @@ def _list_tools(runtime: Runtime, call: events.Call, params: types.ListParams) -
 
 
 def _list_prompts(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
-    prompts, cursor = _page([prompt.definition for prompt in runtime.registry.prompts.values()], params.cursor)
+    prompts, cursor = _page(
+        [prompt.definition for prompt in runtime.registry.prompts.values()], params.cursor
+    )
     return types.ListPromptsResult(prompts=prompts, next_cursor=cursor)
 
 
 def _list_resources(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
-    resources, cursor = _page([resource.entry() for resource in runtime.registry.resources.values()], params.cursor)
+    resources, cursor = _page(
+        [resource.entry() for resource in runtime.registry.resources.values()], params.cursor
+    )
     return types.ListResourcesResult(resources=resources, next_cursor=cursor)
 
 
 def _list_templates(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
-    templates, cursor = _page([record.template_entry() for record in runtime.registry.templates.values()], params.cursor)
+    templates, cursor = _page(
+        [record.template_entry() for record in runtime.registry.templates.values()], params.cursor
+    )
     return types.ListResourceTemplatesResult(resource_templates=templates, next_cursor=cursor)
 
 
@@ -130,7 +139,9 @@ _IMMEDIATE: dict[str, Callable[[Runtime, events.Call, Any], types.Result]] = {
 }
 
 
-async def _call_tool(runtime: Runtime, call: events.Call, params: types.CallToolParams, port: Port) -> events.Answer:
+async def _call_tool(
+    runtime: Runtime, call: events.Call, params: types.CallToolParams, port: Port
+) -> events.Answer:
     tool = runtime.registry.tools.get(params.name)
     if tool is None:
         raise InvalidParams(f"Unknown tool: {params.name[:128]!r}")
@@ -140,7 +151,9 @@ async def _call_tool(runtime: Runtime, call: events.Call, params: types.CallTool
 
 
 def _arguments(raw: msgspec.Raw | msgspec.UnsetType) -> msgspec.Raw | msgspec.UnsetType:
-    """The arguments as a JSON object: absent and null are none at all, and some clients send the object as JSON text."""
+    """The arguments as a JSON object: absent and null are none at all, and some clients send the object as
+    JSON text.
+    """
     if isinstance(raw, msgspec.UnsetType) or memoryview(raw)[0] == ord("{"):
         return raw
     try:
@@ -155,7 +168,9 @@ def _arguments(raw: msgspec.Raw | msgspec.UnsetType) -> msgspec.Raw | msgspec.Un
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-async def _read_resource(runtime: Runtime, call: events.Call, params: types.ReadResourceParams, port: Port) -> events.Answer:
+async def _read_resource(
+    runtime: Runtime, call: events.Call, params: types.ReadResourceParams, port: Port
+) -> events.Answer:
     found = runtime.registry.find_resource(params.uri)
     if found is None:
         raise NotFound(f"Resource not found: {params.uri[:1000]!r}", {"uri": params.uri})
@@ -174,7 +189,11 @@ async def _read_resource(runtime: Runtime, call: events.Call, params: types.Read
 def _contents(uri: str, resource: Resource, value: Any) -> list[types.ResourceContents]:
     if isinstance(value, content.EmbeddedResource):
         value = [value]
-    if isinstance(value, list) and value and all(isinstance(item, content.EmbeddedResource) for item in value):
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(item, content.EmbeddedResource) for item in value)
+    ):
         return [item.contents for item in value]
     mime_type = resource.mime_type
     if isinstance(value, str):
@@ -184,7 +203,9 @@ def _contents(uri: str, resource: Resource, value: Any) -> list[types.ResourceCo
     return [types.ResourceContents(uri, mime_type or "application/json", text=encode(value).decode())]
 
 
-async def _list_all_resources(runtime: Runtime, call: events.Call, params: types.ListParams, port: Port) -> events.Answer:
+async def _list_all_resources(
+    runtime: Runtime, call: events.Call, params: types.ListParams, port: Port
+) -> events.Answer:
     entries = [resource.entry() for resource in runtime.registry.resources.values()]
     for template in runtime.registry.listers:
         assert template.lister is not None
@@ -194,7 +215,9 @@ async def _list_all_resources(runtime: Runtime, call: events.Call, params: types
     return events.Answer(call, types.ListResourcesResult(resources=resources, next_cursor=cursor))
 
 
-async def _get_prompt(runtime: Runtime, call: events.Call, params: types.GetPromptParams, port: Port) -> events.Answer:
+async def _get_prompt(
+    runtime: Runtime, call: events.Call, params: types.GetPromptParams, port: Port
+) -> events.Answer:
     prompt = runtime.registry.prompts.get(params.name)
     if prompt is None:
         raise InvalidParams(f"Unknown prompt: {params.name[:128]!r}")
@@ -206,10 +229,14 @@ async def _get_prompt(runtime: Runtime, call: events.Call, params: types.GetProm
     description = prompt.description
     if isinstance(returned, content.PromptResult):
         description, returned = returned.description or description, returned.messages
-    return events.Answer(call, types.GetPromptResult(messages=content.messages(returned), description=description))
+    return events.Answer(
+        call, types.GetPromptResult(messages=content.messages(returned), description=description)
+    )
 
 
-async def _complete(runtime: Runtime, call: events.Call, params: types.CompleteParams, port: Port) -> events.Answer:
+async def _complete(
+    runtime: Runtime, call: events.Call, params: types.CompleteParams, port: Port
+) -> events.Answer:
     completer = _completed(runtime.registry, params.ref).completers.get(params.argument.name)
     partial = params.argument.value
     values: Any = ()
@@ -242,11 +269,13 @@ _ACTIONS: dict[str, Callable[[Runtime, events.Call, Any, Port], Awaitable[events
     "completion/complete": _complete,
 }
 
-# -- Pages -----------------------------------------------------------------------------------------------------------------
+# -- Pages -------------------------------------------------------------------------------
 
 
 def _page(entries: Sequence[_T], cursor: str | None) -> tuple[list[_T], str | None]:
-    """A page and the cursor of the next; None at the end. Raises `InvalidParams` for a cursor that was not given out."""
+    """A page and the cursor of the next; None at the end. Raises `InvalidParams` for a cursor that was not
+    given out.
+    """
     start = 0 if cursor is None else _position(cursor, len(entries))
     end = start + PAGE
     return list(entries[start:end]), _cursor(end) if end < len(entries) else None
@@ -263,12 +292,12 @@ def _position(cursor: str, size: int) -> int:
     raise InvalidParams("The cursor is unknown or has expired: start again without one")
 
 
-# -- Errors ----------------------------------------------------------------------------------------------------------------
+# -- Errors ------------------------------------------------------------------------------
 
 
 def failure(runtime: Runtime, call: events.Call, error: BaseException) -> events.Answer | events.Failure:
     """What the client sees of an exception."""
-    error = _single(error)
+    error = innermost(error)
     if isinstance(error, McpError):
         return events.Failure(call, error)
     if isinstance(call.params, types.CallToolParams):
@@ -290,15 +319,10 @@ def _tool_failure(runtime: Runtime, call: events.Call, error: BaseException) -> 
     return _internal(runtime, call, error)
 
 
-def _single(error: BaseException) -> BaseException:
-    """The exception inside groups of one: a handler that opens a nursery raises its errors in groups."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
-
-
 def _internal(runtime: Runtime, call: events.Call, error: BaseException) -> str:
-    """Log the failure; the text for the client says no more than that there was one, unless it holds nothing of the server's insides."""
+    """Log the failure; the text for the client says no more than that there was one, unless it holds nothing
+    of the server's insides.
+    """
     reference = os.urandom(3).hex()
     shown = str(error) if isinstance(error, BadResult | TimedOut) else _advice(error)
     name = getattr(call.params, "name", None) or getattr(call.params, "uri", None) or ""
@@ -308,22 +332,13 @@ def _internal(runtime: Runtime, call: events.Call, error: BaseException) -> str:
         name,
         reference,
         f": {shown}" if shown else "",
-        exc_info=None if isinstance(error, BadResult | TimedOut) else _from_user_code(error),
+        exc_info=None if isinstance(error, BadResult | TimedOut) else from_user_code(error),
     )
     if shown is None and runtime.app.debug:
         shown = f"{type(error).__name__}: {error}"
     return f"Internal error (ref {reference})" + (f": {shown}" if shown else "")
 
 
-def _from_user_code(error: BaseException) -> BaseException:
-    """The exception with a traceback that begins in the handler, not in the machinery that called it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _MACHINERY:
-        trace = trace.tb_next
-    return error if trace is None else error.with_traceback(trace)
-
-
-_MACHINERY = ("mcpkit", "trio", "outcome")
 _ASYNCIO_TRACES = ("no running event loop", "trio can't", "asyncio")
 
 

@@ -21,9 +21,16 @@ class TimedOut(Exception):
 
 
 async def invoke(
-    runtime: Runtime, handler: Handler, values: Values, call: events.Call, port: Port, timeout: float | None = None
+    runtime: Runtime,
+    handler: Handler,
+    values: Values,
+    call: events.Call,
+    port: Port,
+    timeout: float | None = None,
 ) -> Any:
-    """What the handler returns for these values. Raises whatever it raises; `TimedOut` after `timeout` seconds."""
+    """What the handler returns for these values. Raises whatever it raises; `TimedOut` after `timeout`
+    seconds.
+    """
     if not runtime.ready.is_set():
         await runtime.ready.wait()
     if timeout is None:

@@ -37,13 +37,15 @@ class Runtime:
     def asyncio_thread(self) -> AsyncioThread:
         """The thread for handlers that need asyncio."""
         if self._asyncio_thread is None:
-            from mcpkit.engine.aio import AsyncioThread  # noqa: PLC0415 - asyncio is slow to import, and seldom needed
+            from mcpkit.engine.aio import AsyncioThread  # asyncio is slow to import, and seldom needed
 
             self._asyncio_thread = AsyncioThread()
         return self._asyncio_thread
 
     async def _live(self) -> None:
-        """Enter the lifespan, wait for the end, leave it. Its clean-up may take a while even when everything is being cancelled."""
+        """Enter the lifespan, wait for the end, leave it. Its clean-up may take a while even when everything
+        is being cancelled.
+        """
         if self.app.lifespan is None:
             self.ready.set()
             return
@@ -65,8 +67,9 @@ class Runtime:
 
 @asynccontextmanager
 async def running(app: App) -> AsyncIterator[Runtime]:
-    """Serve `app` inside the block. Its lifespan starts beside it, so that a client gets its first answer however long that takes; what
-    it raises ends the block. Raises TypeError when something that was registered cannot be served.
+    """Serve `app` inside the block. Its lifespan starts beside it, so that a client gets its first answer
+    however long that takes; what it raises ends the block. Raises TypeError when something that was
+    registered cannot be served.
     """
     runtime = Runtime(app)
     async with trio.open_nursery() as nursery:

@@ -1,9 +1,11 @@
 """Drive one connection over one channel: read, decide, answer.
 
-Rule 1. What can be answered without user code is answered while reading, and the answers to one read leave in one write.
-Rule 2. Each other call has a task and a cancel scope of its own, so that pings and cancellations get through whatever handlers do.
-Rule 3. Nothing that a client sends and nothing that a handler raises ends the connection; only its end of file, a broken channel, or the
-        caller's cancellation does.
+Rule 1. What can be answered without user code is answered while reading, and the answers to one read leave in
+        one write.
+Rule 2. Each other call has a task and a cancel scope of its own, so that pings and cancellations get through
+        whatever handlers do.
+Rule 3. Nothing that a client sends and nothing that a handler raises ends the connection; only its end of
+        file, a broken channel, or the caller's cancellation does.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Channel(Protocol):
         """Put a message into the outgoing buffer."""
 
     async def flush(self) -> None:
-        """Let the buffer go out; what is written while it does goes along. Raises trio.BrokenResourceError when the client has gone."""
+        """Let the buffer go out; what is written while it does goes along. Raises trio.BrokenResourceError
+        when the client has gone.
+        """
 
     async def drain(self) -> None:
         """Wait until the buffer is small enough to go on."""
@@ -56,7 +60,9 @@ class Session:
         self._idle = trio.Event()
 
     async def run(self, grace: float = GRACE) -> None:
-        """Serve until the client stops sending, then let calls finish for `grace` seconds, and cancel what is left."""
+        """Serve until the client stops sending, then let calls finish for `grace` seconds, and cancel what is
+        left.
+        """
         try:
             async with trio.open_nursery() as nursery:
                 await self._read(nursery)
@@ -132,10 +138,12 @@ class Session:
         if line is not None:
             self._channel.write(line)
 
-    # -- The port of contexts ------------------------------------------------------------------------------------------------
+    # -- The port of contexts ------------------------------------------------------------
 
     def emit(self, event: events.Progress | events.Log) -> None:
-        """Put a message about a running call into the outgoing buffer. Raises TypeError or ValueError when it has no JSON form."""
+        """Put a message about a running call into the outgoing buffer. Raises TypeError or ValueError when it
+        has no JSON form.
+        """
         line = self._connection.send(event)
         if line is not None:
             self._channel.write(line)

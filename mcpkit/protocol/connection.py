@@ -1,10 +1,12 @@
 """One connection: messages in, events out; events in, messages out. No clock, no I/O, no tasks.
 
-Rule 1. Each `Call` that comes out is answered by exactly one `Answer` or `Failure` given to `send`, or given up with `Dropped`. After that,
-        and after a cancellation, whatever else is sent about the call vanishes here (STD-04, PROG-03), so the engine need not care.
-Rule 2. Calls in flight are known by their id with its type: 1 and "1" are two calls (RPC-02). An id in use again is refused, and the
-        first call goes on (RPC-09).
-Rule 3. `receive` never raises for what a client sent: what cannot be served comes out as `Refuse`, which holds its own reply.
+Rule 1. Each `Call` that comes out is answered by exactly one `Answer` or `Failure` given to `send`, or given
+        up with `Dropped`. After that, and after a cancellation, whatever else is sent about the call vanishes
+        here (STD-04, PROG-03), so the engine need not care.
+Rule 2. Calls in flight are known by their id with its type: 1 and "1" are two calls (RPC-02). An id in use
+        again is refused, and the first call goes on (RPC-09).
+Rule 3. `receive` never raises for what a client sent: what cannot be served comes out as `Refuse`, which
+        holds its own reply.
 
     state          initialize            other handshake requests      stateless requests
     fresh          -> session            refused, except ping          served
@@ -37,7 +39,7 @@ class Connection:
         """Whether no call waits for its answer."""
         return not self._calls
 
-    # -- in ----------------------------------------------------------------------------------------------------------------
+    # -- in ------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> list[events.Received]:
         """What one JSON text means: nothing, one event, or one for each element of a batch."""
@@ -53,7 +55,9 @@ class Connection:
 
     def _receive_batch(self, data: bytes) -> list[events.Received]:
         if not eras.allows_batch(self._session):
-            problem = "Batches exist only in revision 2025-03-26, after initialize: send each message by itself"
+            problem = (
+                "Batches exist only in revision 2025-03-26, after initialize: send each message by itself"
+            )
             return [events.Refuse(InvalidRequest(problem), None)]
         try:
             items = jsonrpc.decode_batch(data)
@@ -98,7 +102,9 @@ class Connection:
         return call
 
     def _notified(self, method: str, raw: Raw | UnsetType) -> events.Cancel | None:
-        """Only cancellation matters; any other notification, and a malformed one, is ignored (RPC-04, CAN-02)."""
+        """Only cancellation matters; any other notification, and a malformed one, is ignored (RPC-04,
+        CAN-02).
+        """
         if method != "notifications/cancelled" or isinstance(raw, UnsetType):
             return None
         try:
@@ -108,12 +114,13 @@ class Connection:
         call = self._calls.pop(request_id, None)
         return None if call is None else events.Cancel(call)
 
-    # -- out ---------------------------------------------------------------------------------------------------------------
+    # -- out -----------------------------------------------------------------------------
 
     def send(self, event: events.Sent) -> bytes | None:
         """The line for `event`, without its end; None when there is nothing to send (now).
 
-        Raises TypeError, ValueError or RecursionError for a value that has no JSON form; the call is then still to be answered.
+        Raises TypeError, ValueError or RecursionError for a value that has no JSON form; the call is then
+        still to be answered.
         """
         if isinstance(event, events.Refuse):
             return _into_batch(event.batch, self._encode_refusal(event))
@@ -166,11 +173,15 @@ def _encode_progress(event: events.Progress) -> bytes | None:
 
 
 def _encode_log(event: events.Log) -> bytes | None:
-    """Nothing below the level that the client asked for; nothing at all when a stateless request asked for none (LOG-02, LOG-03)."""
+    """Nothing below the level that the client asked for; nothing at all when a stateless request asked for
+    none (LOG-02, LOG-03).
+    """
     least = event.call.envelope.log_level
     if least is None or types.LOG_LEVELS.index(event.level) < types.LOG_LEVELS.index(least):
         return None
-    return jsonrpc.notification("notifications/message", types.LogParams(event.level, event.data, event.logger))
+    return jsonrpc.notification(
+        "notifications/message", types.LogParams(event.level, event.data, event.logger)
+    )
 
 
 _decode_cancelled = msgspec.json.Decoder(types.CancelledParams).decode

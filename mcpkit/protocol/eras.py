@@ -1,9 +1,11 @@
 """The two eras of the protocol, and everything that differs between them.
 
-Handshake era (2024-11-05 to 2025-11-25): `initialize` settles revision, capabilities and identity for the whole connection.
-Stateless era (2026-07-28 on): each request carries them in `params._meta`, and nothing is remembered.
+Handshake era (2024-11-05 to 2025-11-25): `initialize` settles revision, capabilities and identity for the
+whole connection. Stateless era (2026-07-28 on): each request carries them in `params._meta`, and nothing is
+remembered.
 
-Rule 1. The era is decided per request, from `_meta` alone; never from headers or from what came before. One connection may carry both.
+Rule 1. The era is decided per request, from `_meta` alone; never from headers or from what came before. One
+        connection may carry both.
 Rule 2. No other module asks which era a request belongs to. What differs is a method here.
 """
 
@@ -27,11 +29,14 @@ _NEWEST_FIRST = list(reversed(revisions.REVISIONS))
 _STATELESS_ONLY = list(reversed(revisions.STATELESS))
 
 
-def identify(method: str, params: types.Params | McpError, raw: Raw | UnsetType, session: Envelope | None) -> Envelope:
+def identify(
+    method: str, params: types.Params | McpError, raw: Raw | UnsetType, session: Envelope | None
+) -> Envelope:
     """The envelope of a request: its own in the stateless era, the `session`'s in the handshake era.
 
-    `params` is what `methods.decode_params` made of `raw`. Raises an `McpError` for the first thing that is wrong, in the order of the
-    stateless era's rules: version, shape of `_meta`, method; the parameters come last, so a bad `params` is not raised here.
+    `params` is what `methods.decode_params` made of `raw`. Raises an `McpError` for the first thing that is
+    wrong, in the order of the stateless era's rules: version, shape of `_meta`, method; the parameters come
+    last, so a bad `params` is not raised here.
     """
     if isinstance(params, types.Params):
         meta = params.meta
@@ -51,8 +56,8 @@ def _handshake(method: str, session: Envelope | None) -> Envelope:
         raise InvalidParams(f'{method} needs params._meta with "{_OWN_KEYS[0]}" and "{_OWN_KEYS[1]}"')
     if session is None and method not in ("initialize", "ping"):
         raise InvalidRequest(
-            f"{method} before initialize: send initialize first, or put the protocol version "
-            f'({revisions.LAST}) and the client\'s capabilities into params._meta, as "{_OWN_KEYS[0]}" and "{_OWN_KEYS[1]}"'
+            f"{method} before initialize: send initialize first, or put the protocol version ({revisions.LAST}) and "
+            f'the client\'s capabilities into params._meta, as "{_OWN_KEYS[0]}" and "{_OWN_KEYS[1]}"'
         )
     if session is not None and method == "initialize":
         raise InvalidRequest("This connection is initialized already")
@@ -66,7 +71,9 @@ _NOBODY = Envelope(revisions.LAST_HANDSHAKE, None, {}, None)
 
 
 def negotiate(params: types.InitializeParams) -> Envelope:
-    """The session that `initialize` opens: the proposed revision if it has a handshake and is served, else the newest that has."""
+    """The session that `initialize` opens: the proposed revision if it has a handshake and is served, else
+    the newest that has.
+    """
     proposed = params.protocol_version
     revision = proposed if proposed in revisions.HANDSHAKE else revisions.LAST_HANDSHAKE
     return Envelope(revision, params.client_info, params.capabilities, "info")
@@ -98,7 +105,9 @@ def _loose_meta(raw: Raw | UnsetType) -> Any:
 
 
 def _check_meta(meta: dict[str, Any]) -> types.RequestMeta:
-    """The `_meta` of a stateless request that is not as usual. The version comes first: the rest has the shape that it defines."""
+    """The `_meta` of a stateless request that is not as usual. The version comes first: the rest has the
+    shape that it defines.
+    """
     version = meta.get(_OWN_KEYS[0])
     if not isinstance(version, str):
         raise InvalidParams(f'params._meta needs "{_OWN_KEYS[0]}", a string')
@@ -115,7 +124,7 @@ def _check_meta(meta: dict[str, Any]) -> types.RequestMeta:
         raise InvalidParams(f"params._meta does not fit: see {at}") from None
 
 
-# -- What is sent --------------------------------------------------------------------------------------------------------
+# -- What is sent ------------------------------------------------------------------------
 
 
 def seal(result: types.Result, envelope: Envelope, identity: Identity, *, wrap: bool) -> types.Result:
@@ -123,7 +132,10 @@ def seal(result: types.Result, envelope: Envelope, identity: Identity, *, wrap: 
     if envelope.revision < revisions.FIRST_STATELESS:
         return revisions.narrow(_without_cache(result), envelope.revision, wrap=wrap)
     own = {_SERVER_INFO: identity.implementation}
-    changes: dict[str, Any] = {"result_type": "complete", "meta": {**result.meta, **own} if result.meta else own}
+    changes: dict[str, Any] = {
+        "result_type": "complete",
+        "meta": {**result.meta, **own} if result.meta else own,
+    }
     if isinstance(result, types.CacheableResult) and result.ttl_ms is None:
         changes.update(identity.cache)
     return structs.replace(result, **changes)
@@ -154,7 +166,7 @@ _STATELESS_CODES = {errors.RESOURCE_NOT_FOUND: errors.INVALID_PARAMS}
 _HANDSHAKE_CODES = {errors.MISSING_CLIENT_CAPABILITY: errors.INVALID_REQUEST}
 
 
-def unreadable_id(session: Envelope | None) -> None | UnsetType:
+def unreadable_id(session: Envelope | None) -> UnsetType | None:
     """What stands for an id that could not be read: null where the schema demands a member, else none at all."""
     return None if session is not None and session.revision in revisions.NULL_ID else UNSET
 
@@ -174,3 +186,77 @@ def capabilities(offered: dict[str, Any], envelope: Envelope) -> dict[str, Any]:
 def supported_versions() -> list[str]:
     """All revisions served, newest first."""
     return list(_NEWEST_FIRST)
+
+
+# -- The other end: a client -------------------------------------------------------------
+
+
+class ClientSide:
+    """What a client of one revision says of itself, and what it may expect."""
+
+    def __init__(
+        self,
+        revision: str,
+        client: types.Implementation,
+        capabilities: dict[str, Any],
+        log_level: types.LogLevel | None,
+    ) -> None:
+        self._revision = revision
+        self._client = client
+        self._capabilities = capabilities
+        self._log_level = log_level
+        self._stateless = revision >= revisions.FIRST_STATELESS
+
+    def greeting(self) -> tuple[str, dict[str, Any]]:
+        """The request that a client begins with: method and params."""
+        if self._stateless:
+            return "server/discover", {}
+        client = revisions.narrow(self._client, self._revision)
+        return "initialize", {
+            "protocolVersion": self._revision,
+            "capabilities": self._capabilities,
+            "clientInfo": client,
+        }
+
+    def server_info(self, greeted: dict[str, Any]) -> Any:
+        """Where the answer to the greeting says who the server is."""
+        return greeted.get("_meta", {}).get(_SERVER_INFO) if self._stateless else greeted.get("serverInfo")
+
+    def request_params(
+        self, method: str, params: dict[str, Any], token: types.RequestId | None
+    ) -> dict[str, Any]:
+        """The params of a request with the `_meta` that it needs; `token` asks for progress."""
+        meta: dict[str, Any] = dict(params.get("_meta") or {})
+        if self._stateless:
+            meta = {
+                _OWN_KEYS[0]: self._revision,
+                _OWN_KEYS[1]: self._capabilities,
+                _PREFIX + "clientInfo": self._client,
+                **meta,
+            }
+            if self._log_level is not None:
+                meta.setdefault(_PREFIX + "logLevel", self._log_level)
+        if token is not None:
+            meta["progressToken"] = token
+        return {**params, "_meta": meta} if meta else params
+
+    def set_log_level(self, level: types.LogLevel) -> bool:
+        """Whether a request has to say so: the stateless era says it with each request."""
+        self._log_level = level
+        return not self._stateless
+
+    def check_result(self, method: str, raw: Raw) -> None:
+        """Raise msgspec.ValidationError unless the result is one of the method in this revision."""
+        result = msgspec.json.decode(raw, type=METHODS[method].result)
+        if self._stateless:
+            if result.result_type is None:
+                raise msgspec.ValidationError(f"{method}: a result needs resultType")
+            if isinstance(result, types.CacheableResult) and (
+                result.ttl_ms is None or result.cache_scope is None
+            ):
+                raise msgspec.ValidationError(f"{method}: a result needs ttlMs and cacheScope")
+        elif (
+            result != revisions.narrow(_without_cache(result), self._revision)
+            or result.result_type is not None
+        ):
+            raise msgspec.ValidationError(f"{method}: the result has what {self._revision} does not know")

@@ -1,7 +1,8 @@
 """Errors that carry their own reply.
 
-Every error that a peer can see is an `McpError`: a JSON-RPC code, a message for people, and optional data. What an era cannot
-receive (a code of the other era, a reserved code) is exchanged in `eras`, so that raising one never needs to know the era.
+Every error that a peer can see is an `McpError`: a JSON-RPC code, a message for people, and optional data.
+What an era cannot receive (a code of the other era, a reserved code) is exchanged in `eras`, so that raising
+one never needs to know the era.
 
 Codes: JSON-RPC 2.0 section 5.1; MCP revisions 2024-11-05 to 2026-07-28, "Error codes".
 """
@@ -27,8 +28,8 @@ UNSUPPORTED_VERSION = -32022
 class McpError(Exception):
     """A JSON-RPC error for the client.
 
-    `code` is an integer; applications use numbers outside -32768 to -32000, which are reserved. `message` is one sentence for
-    people. `data` is any JSON value, or None for no data.
+    `code` is an integer; applications use numbers outside -32768 to -32000, which are reserved. `message` is
+    one sentence for people. `data` is any JSON value, or None for no data.
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -67,7 +68,9 @@ class InvalidParams(McpError):
 
 
 class NotFound(McpError):
-    """There is no such resource (-32002 in the handshake era, -32602 in the stateless era). Resource handlers raise it."""
+    """There is no such resource (-32002 in the handshake era, -32602 in the stateless era). Resource handlers
+    raise it.
+    """
 
     def __init__(self, message: str = "Not found", data: Any = None) -> None:
         super().__init__(RESOURCE_NOT_FOUND, message, data)

@@ -30,7 +30,7 @@ class Batch:
         self.replies: list[bytes] = []
 
 
-# -- From the client ---------------------------------------------------------------------------------------------------
+# -- From the client ---------------------------------------------------------------------
 
 
 class Call(Struct, eq=False):
@@ -69,7 +69,7 @@ class Refuse(Struct):
 Received = Call | Cancel | Refuse
 
 
-# -- To the client -----------------------------------------------------------------------------------------------------
+# -- To the client -----------------------------------------------------------------------
 
 
 class Answer(Struct):
@@ -115,7 +115,9 @@ Sent = Answer | Failure | Dropped | Refuse | Progress | Log
 
 
 class Identity(Struct, frozen=True):
-    """What a server says of itself on each connection. `cache` maps ttl_ms and cache_scope of cacheable results."""
+    """What a server says of itself on each connection. `cache` maps ttl_ms and cache_scope of cacheable
+    results.
+    """
 
     implementation: Implementation
     cache: Mapping[str, Any]

@@ -23,8 +23,8 @@ def check_header_name(name: str) -> None:
 
 
 def check_schema(schema: dict[str, Any]) -> None:
-    """Raise ValueError unless each `x-mcp-header` in an input schema is well placed: a token, unique whatever its case, on a string, integer or
-    boolean that is reached through `properties` alone.
+    """Raise ValueError unless each `x-mcp-header` in an input schema is well placed: a token, unique whatever
+    its case, on a string, integer or boolean that is reached through `properties` alone.
     """
     seen: set[str] = set()
     reachable = dict(_mirrored(schema))
@@ -36,13 +36,19 @@ def check_schema(schema: dict[str, Any]) -> None:
         if name.lower() in seen:
             raise ValueError(f"two parameters are mirrored into the header {name!r}")
         if node.get("type") not in _MIRRORED_TYPES:
-            raise ValueError(f"header {name!r} is on a parameter of type {node.get('type')!r}; use a string, integer or boolean")
+            raise ValueError(
+                f"header {name!r} is on a parameter of type {node.get('type')!r}; use a string, integer or boolean"
+            )
         seen.add(name.lower())
     if _count(schema) > len(reachable):
-        raise ValueError("x-mcp-header may stand only on parameters and members of nested objects, not inside lists or unions")
+        raise ValueError(
+            "x-mcp-header may stand only on parameters and members of nested objects, not inside lists or unions"
+        )
 
 
-def _mirrored(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+def _mirrored(
+    schema: dict[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     if PARAMETER_KEY in schema:
         yield path, schema
     properties = schema.get("properties")

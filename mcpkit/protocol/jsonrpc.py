@@ -1,8 +1,10 @@
 """JSON-RPC 2.0: bytes to messages and back.
 
-Rule 1. The usual message is decoded in one pass, its `params` left as raw JSON; only a message that fails is looked at a second time.
-Rule 2. An error names the id of the message whenever a well-formed id can be read, whatever else is wrong with the message, so that the
-        client's call ends instead of waiting for ever. It is echoed with its exact JSON type.
+Rule 1. The usual message is decoded in one pass, its `params` left as raw JSON; only a message that fails is
+        looked at a second time.
+Rule 2. An error names the id of the message whenever a well-formed id can be read, whatever else is wrong
+        with the message, so that the client's call ends instead of waiting for ever. It is echoed with its
+        exact JSON type.
 Rule 3. `encode` always yields one line of valid UTF-8.
 """
 
@@ -51,13 +53,13 @@ class ErrorObject(Struct, omit_defaults=True):
 
 class _Response(Struct, kw_only=True):
     jsonrpc: str = "2.0"
-    id: RequestId | None | UnsetType = UNSET
+    id: RequestId | UnsetType | None = UNSET
     result: Any
 
 
 class _ErrorResponse(Struct, kw_only=True):
     jsonrpc: str = "2.0"
-    id: RequestId | None | UnsetType = UNSET
+    id: RequestId | UnsetType | None = UNSET
     error: ErrorObject
 
 
@@ -89,7 +91,9 @@ def decode(data: bytes) -> Message:
         message = _decode_message(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise _diagnose(data, error) from None
-    if message.method is UNSET and (message.id is UNSET or (message.result is UNSET and message.error is UNSET)):
+    if message.method is UNSET and (
+        message.id is UNSET or (message.result is UNSET and message.error is UNSET)
+    ):
         problem = InvalidRequest('A message needs a "method", or an "id" with a "result" or an "error"')
         raise Malformed(problem, None if message.id is UNSET else message.id)  # type: ignore[arg-type]
     if message.params is not UNSET and memoryview(message.params)[0] != _OBJECT:  # type: ignore[arg-type]
@@ -110,7 +114,7 @@ def result(request_id: RequestId, value: Any) -> bytes:
     return encode(_Response(id=request_id, result=value))
 
 
-def error(request_id: RequestId | None | UnsetType, problem: ErrorObject) -> bytes:
+def error(request_id: RequestId | UnsetType | None, problem: ErrorObject) -> bytes:
     """A response with an error; an id that is unset is left out."""
     return encode(_ErrorResponse(id=request_id, error=problem))
 
@@ -126,7 +130,9 @@ def notification(method: str, params: Any = UNSET) -> bytes:
 
 
 def encode(message: Any) -> bytes:
-    """One line of JSON, without the line's end. Text that UTF-8 cannot express (lone surrogates) becomes U+FFFD."""
+    """One line of JSON, without the line's end. Text that UTF-8 cannot express (lone surrogates) becomes
+    U+FFFD.
+    """
     try:
         return _encode(message)
     except UnicodeEncodeError:
@@ -145,7 +151,9 @@ def scrub(value: Any) -> Any:
 
 
 def _check_params(message: Message) -> Raw | UnsetType:
-    """Params that are no object. Null is read as absent; an array gets -32602, since MCP's params are always named."""
+    """Params that are no object. Null is read as absent; an array gets -32602, since MCP's params are always
+    named.
+    """
     text = bytes(message.params)  # type: ignore[arg-type]
     if text == b"null":
         return UNSET
@@ -154,15 +162,19 @@ def _check_params(message: Message) -> Raw | UnsetType:
     raise Malformed(kind('"params" must be an object'), request_id)  # type: ignore[arg-type]
 
 
-# A client in JavaScript that cuts a string inside an emoji sends half a surrogate pair, which is JSON but no Unicode text.
-_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL)
+# A client in JavaScript that cuts a string inside an emoji sends half a surrogate pair, which is JSON but no
+# Unicode text.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
 
 
 def _repair_surrogate(match: re.Match[bytes]) -> bytes:
     return rb"\ufffd" if match[1] else match[0]
 
 
-# -- What is wrong with a message -----------------------------------------------------------------------------------------
+# -- What is wrong with a message --------------------------------------------------------
 
 
 def _diagnose(data: bytes, cause: Exception) -> Malformed:
@@ -196,7 +208,9 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}:,]|[^\s"\[\]{}:,]+')
 
 
 def peek_id(data: bytes) -> RequestId | None:
-    """The id of a message that no decoder takes (too deep, or only its beginning is there), read token by token without recursion."""
+    """The id of a message that no decoder takes (too deep, or only its beginning is there), read token by
+    token without recursion.
+    """
     depth = 0
     before: tuple[bytes, bytes] = (b"", b"")
     for match in _TOKEN.finditer(data):

@@ -1,7 +1,9 @@
 """Lines of a byte stream, however it is cut into reads.
 
-Rule 1. No byte is looked at twice: a line that arrives in a thousand pieces costs a thousand appends, not a thousand searches.
-Rule 2. A line above the limit is reported once, with its beginning, and the rest of it is skipped without being kept.
+Rule 1. No byte is looked at twice: a line that arrives in a thousand pieces costs a thousand appends, not a
+        thousand searches.
+Rule 2. A line above the limit is reported once, with its beginning, and the rest of it is skipped without
+        being kept.
 """
 
 from __future__ import annotations

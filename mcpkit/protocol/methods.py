@@ -1,6 +1,7 @@
 """The methods that a server answers: one row each.
 
-A new RPC is a row here and an action in `engine.dispatch`. `since` and `until` are the first and last revision that know the method.
+A new RPC is a row here and an action in `engine.dispatch`. `since` and `until` are the first and last
+revision that know the method.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from mcpkit.protocol.revisions import FIRST, FIRST_STATELESS, LAST, LAST_HANDSHA
 
 
 class Method(Struct, frozen=True):
-    """One RPC: its parameters and result, the revisions that have it, and the server capability that it needs."""
+    """One RPC: its parameters and result, the revisions that have it, and the server capability that it
+    needs.
+    """
 
     name: str
     params: type[types.Params]
@@ -50,8 +53,8 @@ _decode_plain = msgspec.json.Decoder(types.Params).decode
 
 
 def decode_params(method: str, params: Raw | UnsetType) -> types.Params | McpError:
-    """The typed parameters of a request; for an unknown method only what every request has. An error is returned, not raised: whether it is
-    the first thing to complain about depends on the era.
+    """The typed parameters of a request; for an unknown method only what every request has. An error is
+    returned, not raised: whether it is the first thing to complain about depends on the era.
     """
     decode = _DECODERS.get(method, _decode_plain)
     try:

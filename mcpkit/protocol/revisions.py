@@ -1,8 +1,9 @@
 """The published revisions, in order, and what each cannot receive.
 
-A revision is its date, so revisions compare as strings. `narrow` takes a result down to what a revision knows: a client must never see
-a field, a content block or a shape that its revision lacks (REQUIREMENTS of the handshake: INIT-04, INIT-10). Everything here is a table;
-a new field is a row in `_FIELD_SINCE`, a new block a row in `_BLOCK_SINCE`.
+A revision is its date, so revisions compare as strings. `narrow` takes a result down to what a revision
+knows: a client must never see a field, a content block or a shape that its revision lacks (REQUIREMENTS of
+the handshake: INIT-04, INIT-10). Everything here is a table; a new field is a row in `_FIELD_SINCE`, a new
+block a row in `_BLOCK_SINCE`.
 """
 
 from __future__ import annotations
@@ -111,10 +112,11 @@ _LACKS: dict[str, dict[type[Struct], dict[str, None]]] = {
 
 
 def narrow(value: _T, revision: str, *, wrap: bool = False) -> _T:
-    """`value`, a result or another object of `types`, as `revision` can receive it; the original stays as it is.
+    """`value`, a result or another object of `types`, as `revision` can receive it; the original stays as it
+    is.
 
-    `wrap` says that the structured content of a tool result belongs to a schema whose root is no object, so that the revisions which
-    allow only objects get `{"result": …}`.
+    `wrap` says that the structured content of a tool result belongs to a schema whose root is no object, so
+    that the revisions which allow only objects get `{"result": …}`.
     """
     if revision >= V2026_07_28:
         return value
@@ -130,7 +132,9 @@ def narrow(value: _T, revision: str, *, wrap: bool = False) -> _T:
 
 
 def wrapped_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The output schema for revisions whose structured content is an object: a root that is none goes under "result"."""
+    """The output schema for revisions whose structured content is an object: a root that is none goes under
+    "result".
+    """
     if schema.get("type") == "object":
         return schema
     root = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}

@@ -1,7 +1,8 @@
 """The objects of the Model Context Protocol: one superset of all revisions, as msgspec Structs.
 
-A field that some revision lacks is simply optional here; `revisions` knows which, and takes it away before sending. Names are the
-specification's, in snake case; on the wire they are in camel case. An optional field that is None is left out.
+A field that some revision lacks is simply optional here; `revisions` knows which, and takes it away before
+sending. Names are the specification's, in snake case; on the wire they are in camel case. An optional field
+that is None is left out.
 Source: schema.ts of each revision.
 """
 
@@ -12,7 +13,16 @@ from typing import Any, Literal
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-LOG_LEVELS: tuple[LogLevel, ...] = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+LOG_LEVELS: tuple[LogLevel, ...] = (
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+)
 """Least severe first (RFC 5424)."""
 
 Role = Literal["user", "assistant"]
@@ -24,7 +34,7 @@ class Wire(Struct, omit_defaults=True, rename="camel"):
     """What all objects share: camel case on the wire, defaults left out."""
 
 
-# -- Descriptions ------------------------------------------------------------------------------------------------------
+# -- Descriptions ------------------------------------------------------------------------
 
 
 class Icon(Wire):
@@ -50,8 +60,8 @@ class Implementation(Wire):
 class Annotations(Wire):
     """Hints for a client on a piece of content.
 
-    `audience` holds "user", "assistant" or both; `priority` runs from 0 (optional) to 1 (required); `last_modified` is an
-    ISO 8601 moment such as "2025-01-12T15:00:58Z".
+    `audience` holds "user", "assistant" or both; `priority` runs from 0 (optional) to 1 (required);
+    `last_modified` is an ISO 8601 moment such as "2025-01-12T15:00:58Z".
     """
 
     audience: tuple[Role, ...] = ()
@@ -129,7 +139,7 @@ class Prompt(Wire):
     meta: Meta | None = field(default=None, name="_meta")
 
 
-# -- Content -----------------------------------------------------------------------------------------------------------
+# -- Content -----------------------------------------------------------------------------
 
 
 class TextContent(Wire, tag_field="type", tag="text"):
@@ -200,7 +210,7 @@ class PromptMessage(Wire):
     content: ContentBlock
 
 
-# -- Parameters --------------------------------------------------------------------------------------------------------
+# -- Parameters --------------------------------------------------------------------------
 
 
 class RequestMeta(Struct):
@@ -318,7 +328,7 @@ class LogParams(Wire):
     logger: str | None = None
 
 
-# -- Results -----------------------------------------------------------------------------------------------------------
+# -- Results -----------------------------------------------------------------------------
 
 
 class Result(Wire):

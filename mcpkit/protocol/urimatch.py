@@ -146,7 +146,7 @@ class Literal(NamedTuple):
         """See `Piece`."""
         return uri.before(self.text, ends)
 
-    def read(self, uri: Uri, at: int, ends: int, found: dict[str, str]) -> int:  # noqa: ARG002
+    def read(self, uri: Uri, at: int, ends: int, found: dict[str, str]) -> int:
         """See `Piece`."""
         return at + len(self.text)
 

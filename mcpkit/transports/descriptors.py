@@ -1,12 +1,15 @@
 """Descriptors 0, 1 and 2 of a process that speaks the protocol on its standard streams.
 
-`take` moves the protocol to private descriptors before the user's script is imported. What the script, its libraries and its child processes then
-print goes to standard error, and what they read is empty, so that nothing but the protocol reaches the client (STD-01).
+`take` moves the protocol to private descriptors before the user's script is imported. What the script, its
+libraries and its child processes then print goes to standard error, and what they read is empty, so that
+nothing but the protocol reaches the client (STD-01).
 
-Rule 1. The parent's terminal must never be left non-blocking, which happens when O_NONBLOCK is set on a description that is shared with it. So
-        a pipe or terminal is opened anew. A socket cannot be opened anew, and a regular file must not be (its offset would start again).
-Rule 2. A client that does not read standard error must not stop the server: Python's own output gives up on a full pipe after a second. What C code
-        and child processes write there blocks them, as it would anywhere.
+Rule 1. The parent's terminal must never be left non-blocking, which happens when O_NONBLOCK is set on a
+        description that is shared with it. So a pipe or terminal is opened anew. A socket cannot be opened
+        anew, and a regular file must not be (its offset would start again).
+Rule 2. A client that does not read standard error must not stop the server: Python's own output gives up on a
+        full pipe after a second. What C code and child processes write there blocks them, as it would
+        anywhere.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ import errno
 import io
 import os
 import select
-import socket
 import stat
 import sys
 from typing import NamedTuple
@@ -36,7 +38,7 @@ _taken = False
 
 def take() -> Descriptors:
     """Move the protocol away from descriptors 0 and 1. Raises RuntimeError when that was done already."""
-    global _taken  # noqa: PLW0603 - the descriptors are the process's, too
+    global _taken  # the descriptors are the process's, too
     if _taken:
         raise RuntimeError(
             "Standard input and output are being served already. Put app.run() under `if __name__ == '__main__':` "
@@ -49,7 +51,7 @@ def take() -> Descriptors:
     os.dup2(null, 0)
     os.dup2(2, 1)
     os.close(null)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - drops what was buffered
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # drops what was buffered
     _speak_on_stderr()
     return taken
 
@@ -63,7 +65,7 @@ def _fill_standard() -> None:
 
 def _private(fd: int, flags: int) -> int:
     if sys.platform == "win32":
-        import msvcrt  # noqa: PLC0415
+        import msvcrt
 
         private = os.dup(fd)
         msvcrt.setmode(private, os.O_BINARY)
@@ -89,7 +91,9 @@ def _speak_on_stderr() -> None:
 
 
 class _Patient(io.RawIOBase):
-    """Writes to a descriptor; text that a full pipe does not take within a second is dropped, and after that at once, until it is read again."""
+    """Writes to a descriptor; text that a full pipe does not take within a second is dropped, and after that
+    at once, until it is read again.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -116,7 +120,9 @@ class _Patient(io.RawIOBase):
         return size
 
     def _has_room(self) -> bool:
-        """Whether a write of at most PIPE_BUF bytes will not block (POSIX: a pipe that is ready for writing has that much room)."""
+        """Whether a write of at most PIPE_BUF bytes will not block (POSIX: a pipe that is ready for writing
+        has that much room).
+        """
         poll = select.poll()
         poll.register(self._fd, select.POLLOUT)
         ready = bool(poll.poll(self._patience * 1000))

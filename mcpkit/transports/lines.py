@@ -16,8 +16,9 @@ _HIGH_WATER = 1024 * 1024
 
 
 class LineChannel:
-    """Messages as lines. `read` returns some bytes, none at the end. `write` sends a buffer and takes away from it what has been sent, so that
-    a write that is cancelled can be continued; it raises trio.BrokenResourceError when nobody reads any more.
+    """Messages as lines. `read` returns some bytes, none at the end. `write` sends a buffer and takes away
+    from it what has been sent, so that a write that is cancelled can be continued; it raises
+    trio.BrokenResourceError when nobody reads any more.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class LineChannel:
         self._room = trio.Event()
         data = bytearray()
         try:
-            await trio.lowlevel.checkpoint()  # calls that end in the same pass of the scheduler join this write
+            await (
+                trio.lowlevel.checkpoint()
+            )  # calls that end in the same pass of the scheduler join this write
             while self._buffer:
                 data, self._buffer = self._buffer, bytearray()
                 await self._write(data)

@@ -11,42 +11,15 @@ import trio
 from mcpkit.app import App
 from mcpkit.engine.runtime import running
 from mcpkit.engine.serve import GRACE, Session
-from mcpkit.protocol.lines import LineSplitter, Oversized
 from mcpkit.transports.lines import MAX_MESSAGE, LineChannel
-
-
-class Wire:
-    """The client's end: bytes in, lines out."""
-
-    def __init__(self, send: trio.MemorySendChannel[bytes], receive: trio.MemoryReceiveChannel[bytes]) -> None:
-        self._send = send
-        self._receive = receive
-        self._splitter = LineSplitter(2**62)
-        self._lines: list[bytes | Oversized] = []
-
-    def send(self, data: bytes) -> None:
-        """Send bytes: lines, or parts of lines."""
-        self._send.send_nowait(data)
-
-    def close(self) -> None:
-        """Send the end of file."""
-        self._send.close()
-
-    async def receive(self) -> bytes | None:
-        """The next line, without its end; None when the server has gone."""
-        while not self._lines:
-            try:
-                self._lines = self._splitter.feed(await self._receive.receive())
-            except trio.EndOfChannel:
-                return None
-        line = self._lines.pop(0)
-        assert isinstance(line, bytes)
-        return line
+from mcpkit.transports.wire import Wire
 
 
 @asynccontextmanager
 async def connect(app: App, *, max_body: int = MAX_MESSAGE, grace: float = GRACE) -> AsyncIterator[Wire]:
-    """Serve `app` to one client inside the block. Raises TypeError when something that was registered cannot be served."""
+    """Serve `app` to one client inside the block. Raises TypeError when something that was registered cannot
+    be served.
+    """
     to_server, from_client = trio.open_memory_channel[bytes](math.inf)
     to_client, from_server = trio.open_memory_channel[bytes](math.inf)
 

@@ -1,6 +1,7 @@
 """The stdio transport: one process, one client, a message a line.
 
-Source: MCP 2025-11-25 and 2026-07-28, "stdio". Signals end the process like the end of input does, at once and with exit code 0.
+Source: MCP 2025-11-25 and 2026-07-28, "stdio". Signals end the process like the end of input does, at once
+and with exit code 0.
 """
 
 from __future__ import annotations
@@ -28,15 +29,25 @@ Read = Callable[[], Awaitable[bytes]]
 Write = Callable[[bytearray], Awaitable[None]]
 
 
-def run(app: App, *, descriptors: Descriptors | None = None, max_body: int = MAX_MESSAGE, grace: float | None = None) -> None:
-    """Serve until the client stops sending or a signal comes. `descriptors` are those that `take` gave, when it was called before."""
+def run(
+    app: App,
+    *,
+    descriptors: Descriptors | None = None,
+    max_body: int = MAX_MESSAGE,
+    grace: float | None = None,
+) -> None:
+    """Serve until the client stops sending or a signal comes. `descriptors` are those that `take` gave, when
+    it was called before.
+    """
     descriptors = descriptors or take()
     try:
         trio.run(functools.partial(_run, app, descriptors, max_body, grace))
     finally:
         if _HAS_FD_STREAM:
             for fd in descriptors:
-                os.set_blocking(fd, True)  # a socket's description may be shared with whoever started this process
+                os.set_blocking(
+                    fd, True
+                )  # a socket's description may be shared with whoever started this process
 
 
 async def serve(app: App, *, max_body: int = MAX_MESSAGE, grace: float | None = None) -> None:
@@ -51,8 +62,12 @@ async def _run(app: App, descriptors: Descriptors, max_body: int, grace: float |
         nursery.cancel_scope.cancel()
 
 
-async def _end_on_signal(scope: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """The first signal ends serving; a second one finds the system's own handlers again, for a process that does not end."""
+async def _end_on_signal(
+    scope: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """The first signal ends serving; a second one finds the system's own handlers again, for a process that
+    does not end.
+    """
     if threading.current_thread() is not threading.main_thread():
         task_status.started()  # only the main thread may handle signals
         return
@@ -69,7 +84,7 @@ async def _serve(app: App, descriptors: Descriptors, max_body: int, grace: float
         await Session(runtime, channel).run(GRACE if grace is None else grace)
 
 
-# -- Where descriptors can be waited for -------------------------------------------------------------------------------------
+# -- Where descriptors can be waited for -------------------------------------------------
 
 
 def _posix_streams(descriptors: Descriptors) -> tuple[Read, Write]:
@@ -96,7 +111,7 @@ def _posix_streams(descriptors: Descriptors) -> tuple[Read, Write]:
     return read, write
 
 
-# -- Where they cannot (Windows): two daemon threads --------------------------------------------------------------------------
+# -- Where they cannot (Windows): two daemon threads -------------------------------------
 
 
 def _thread_streams(descriptors: Descriptors) -> tuple[Read, Write]:

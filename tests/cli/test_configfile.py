@@ -16,7 +16,10 @@ from mcpkit.cli.configfile import Config, ConfigError, Format
 
 KEYS = ("mcpServers", "demo")
 TABLE = ("mcp_servers", "demo")
-ENTRY: dict[str, Any] = {"command": "/usr/bin/python3", "args": ["-m", "mcpkit", "run", "/srv/a b/é.py"]}
+ENTRY: dict[str, Any] = {
+    "command": "/usr/bin/python3",
+    "args": ["-P", "-m", "mcpkit", "run", "/srv/a b/é.py"],
+}
 
 
 def edited(kind: Format, raw: bytes, keys: tuple[str, ...], entry: dict[str, Any]) -> bytes:
@@ -288,7 +291,17 @@ class TestToml:
         assert edited_toml(after, {"command": "n"}, ("mcp_servers", word + "x")).startswith(CODEX)
 
     @pytest.mark.parametrize(
-        "value", ['"""a"""', '"""a\\""""""', '""""a"""""', "'''it's'''''", '"a # b"', "'#'", '["[", "]"]']
+        "value",
+        [
+            '"""a"""',
+            '"""a\\""""""',
+            '""""a"""""',
+            "'''it's'''''",
+            '"a # b"',
+            "'#'",
+            '["[", "]"]',
+            '["""a"""", "]",\n"#"]',
+        ],
     )
     def test_strings_do_not_confuse_the_scanner(self, value: str) -> None:
         """Quotes inside multi-line strings, brackets and number signs inside strings."""

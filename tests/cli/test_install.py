@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tomllib
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -86,7 +86,9 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
+def desk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Desk]:
     desk = Desk(tmp_path.resolve(), capsys)
     for directory in ("home", "project", "bin"):
         (desk.root / directory).mkdir()
@@ -96,12 +98,18 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.setenv("HOME", str(desk.root / "home"))
     monkeypatch.setenv("PATH", str(desk.root / "bin"))
     monkeypatch.chdir(desk.project)
-    return desk
+    # Scripts are imported into this process; the next test must not see them.
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    modules = set(sys.modules)
+    yield desk
+    for name in set(sys.modules) - modules:
+        if str(desk.root) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
 
 
 def entry(server: str, typed: bool = False, **env: str) -> dict[str, Any]:
     """The entry for a script, as the client reads it."""
-    common: dict[str, Any] = {"command": sys.executable, "args": ["-m", "mcpkit", "run", server]}
+    common: dict[str, Any] = {"command": sys.executable, "args": ["-P", "-m", "mcpkit", "run", server]}
     if typed:
         return {"type": "stdio", **common, "env": env}
     return {**common, "env": env} if env else common
@@ -393,7 +401,7 @@ class TestClaudeCommand:
     ) -> None:
         """The command goes behind `--`, or its own options would be read as Claude's."""
         code, out, _ = desk.install("server.py", "--scope", scope, "--env", "A=b c", "--env", "D=")
-        command = ["--", sys.executable, "-m", "mcpkit", "run", str(desk.server)]
+        command = ["--", sys.executable, "-P", "-m", "mcpkit", "run", str(desk.server)]
         assert code == 0
         assert claude() == [["mcp", "add", "--scope", scope, "demo", "-e", "A=b c", "-e", "D=", *command]]
         assert "claude mcp list" in out
@@ -415,7 +423,7 @@ class TestClaudeCommand:
         assert claude() == []
         (line,) = [line for line in out.splitlines() if line.startswith("  claude ")]
         words = ["claude", "mcp", "add", "--scope", "local", "demo", "-e", "A=b c", "--"]
-        assert shlex.split(line) == [*words, sys.executable, "-m", "mcpkit", "run", str(desk.server)]
+        assert shlex.split(line) == [*words, sys.executable, "-P", "-m", "mcpkit", "run", str(desk.server)]
 
     def present(self, desk: Desk, value: dict[str, Any]) -> None:
         (desk.root / "home" / ".claude.json").write_text(
@@ -659,7 +667,7 @@ class TestRegisteredCommand:
         entry = self.register(desk, sys.executable, "my süß folder/s.py:app")
         assert entry == {
             "command": sys.executable,
-            "args": ["-m", "mcpkit", "run", f"{folder}/s.py:app"],
+            "args": ["-P", "-m", "mcpkit", "run", f"{folder}/s.py:app"],
         }
         assert self.start(desk, entry) == "helped"
 
@@ -673,9 +681,16 @@ class TestRegisteredCommand:
         (desk.project / "shop" / "server.py").write_text(text, encoding="utf-8")
         (desk.project / "single.py").write_text(SERVER.format(name="demo"), encoding="utf-8")
         entry = self.register(desk, sys.executable, target)
-        assert entry["args"] == ["-m", "mcpkit", "run", target]
+        assert entry["args"] == ["-P", "-m", "mcpkit", "run", target]
         assert entry["env"] == {"PYTHONPATH": str(desk.project)}
         assert self.start(desk, entry) == "demo"
+
+    def test_a_terminal_that_cannot_show_the_path_does_not_hinder(self, desk: Desk) -> None:
+        """A Windows console in code page 1252 and a path in Greek, for example."""
+        (desk.project / "süß.py").write_text(SERVER.format(name="demo"), encoding="utf-8")
+        assert self.register(desk, sys.executable, "süß.py", PYTHONIOENCODING="ascii")["args"][3].endswith(
+            "süß.py"
+        )
 
     def test_a_module_found_through_python_path_starts(self, desk: Desk) -> None:
         """The client does not have that variable."""
@@ -699,5 +714,5 @@ class TestRegisteredCommand:
         python = environment / "bin" / "python"
         assert python.is_symlink()
         entry = self.register(desk, str(python), "installed:app")
-        assert entry == {"command": str(python), "args": ["-m", "mcpkit", "run", "installed:app"]}
+        assert entry == {"command": str(python), "args": ["-P", "-m", "mcpkit", "run", "installed:app"]}
         assert self.start(desk, entry) == "installed"

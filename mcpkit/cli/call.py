@@ -1,0 +1,85 @@
+"""`mcpkit call`: call a tool as a client would, and print what comes back."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import msgspec
+
+from mcpkit.cli.client import with_client
+from mcpkit.protocol import types
+from mcpkit.testing import Client, ToolOutcome
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `call`."""
+    parser.add_argument("target", metavar="TARGET")
+    parser.add_argument("tool", metavar="TOOL")
+    parser.add_argument(
+        "arguments",
+        metavar="name=value",
+        nargs="*",
+        type=_pair,
+        help="an argument; lists and objects as JSON",
+    )
+    parser.add_argument(
+        "--json", metavar="{…}", type=_object, default={}, help="all arguments as one JSON object"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Call the tool; the exit code: 1 when it fails."""
+    arguments = {**options.json, **dict(options.arguments)}
+
+    async def use(client: Client) -> int:
+        outcome = await client.call_tool(options.tool, arguments, on_progress=_show_progress)
+        _show(outcome)
+        return 1 if outcome.is_error else 0
+
+    return with_client(options.target, use)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not name=value")
+    return name, value
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError("not a JSON object")
+    return value
+
+
+def _show_progress(progress: types.ProgressParams) -> None:
+    of = f"/{progress.total:g}" if progress.total is not None else ""
+    print(f"{progress.progress:g}{of} {progress.message or ''}".rstrip(), file=sys.stderr)
+
+
+def _show(outcome: ToolOutcome) -> None:
+    stream = sys.stderr if outcome.is_error else sys.stdout
+    for block in outcome.content:
+        print(_text(block), file=stream)
+
+
+def _text(block: types.ContentBlock) -> str:
+    match block:
+        case types.TextContent(text):
+            return text
+        case types.ImageContent(data, mime_type) | types.AudioContent(data, mime_type):
+            return f"[{mime_type}, {len(data):,} bytes]"
+        case types.ResourceLinkContent(uri):
+            return uri
+        case types.EmbeddedResourceContent(resource):
+            return (
+                resource.text
+                if resource.text is not None
+                else f"[{resource.uri}, {len(resource.blob or b''):,} bytes]"
+            )
