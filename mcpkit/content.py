@@ -33,7 +33,7 @@ class Block:
     wire: ContentBlock
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.wire == other.wire  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.wire == getattr(other, "wire", None)
 
     __hash__ = None  # type: ignore[assignment]
 

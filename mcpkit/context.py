@@ -76,9 +76,9 @@ class _Context:
         """The request's `_meta`, applications' own keys included."""
         if self._meta is None:
             raw = self._call.raw_params
-            params = {} if isinstance(raw, msgspec.UnsetType) else msgspec.json.decode(raw)
+            params: dict[str, Any] = {} if isinstance(raw, msgspec.UnsetType) else msgspec.json.decode(raw)
             self._meta = params.get("_meta") or {}
-        return self._meta
+        return self._meta or {}
 
     def _progress(self, progress: float, total: float | None, message: str | None) -> events.Progress:
         if not math.isfinite(progress) or not (total is None or math.isfinite(total)):

@@ -27,8 +27,8 @@ def innermost(fn: Callable[..., Any]) -> Callable[..., Any]:
     while True:
         if isinstance(fn, functools.partial):
             fn = fn.func
-        elif hasattr(fn, "__wrapped__"):
-            fn = fn.__wrapped__
+        elif (wrapped := getattr(fn, "__wrapped__", None)) is not None:
+            fn = wrapped
         elif inspect.ismethod(fn):
             fn = fn.__func__
         elif not inspect.isroutine(fn) and not inspect.isclass(fn):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -32,20 +32,21 @@ def Param(  # noqa: N802 - reads as a type in Annotated
     expression that is searched for. `extra` is merged into the JSON Schema. A bare `msgspec.Meta` does the
     same.
     """
-    return msgspec.Meta(
-        description=description,
-        title=title,
-        examples=examples,
-        ge=ge,
-        gt=gt,
-        le=le,
-        lt=lt,
-        multiple_of=multiple_of,
-        pattern=pattern,
-        min_length=min_length,
-        max_length=max_length,
-        extra_json_schema=extra,
-    )
+    options: dict[str, Any] = {
+        "description": description,
+        "title": title,
+        "examples": examples,
+        "ge": ge,
+        "gt": gt,
+        "le": le,
+        "lt": lt,
+        "multiple_of": multiple_of,
+        "pattern": pattern,
+        "min_length": min_length,
+        "max_length": max_length,
+        "extra_json_schema": extra,
+    }
+    return msgspec.Meta(**options)
 
 
 def Header(name: str) -> msgspec.Meta:  # noqa: N802 - reads as a type in Annotated
@@ -67,7 +68,7 @@ class Complete:
     sent.
     """
 
-    def __init__(self, fn: Callable[..., Iterable[str] | Any]) -> None:
+    def __init__(self, fn: Callable[..., Any]) -> None:
         if not callable(fn):
             raise TypeError(f"Complete takes a function of the text typed so far, not {fn!r}")
         self.fn = fn

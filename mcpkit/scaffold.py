@@ -85,7 +85,7 @@ class Scaffold:
     @overload
     def tool(self, fn: F, /) -> F: ...
     @overload
-    def tool(self, name: str | None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    def tool(self, tool_name: str | None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     def tool(self, target: Any = None, /, **options: Any) -> Any:
         """Register a function as a tool: `@app.tool`, or `@app.tool("name", read_only=True)` with
         `ToolOptions`.
@@ -98,7 +98,9 @@ class Scaffold:
     @overload
     def prompt(self, fn: F, /) -> F: ...
     @overload
-    def prompt(self, name: str | None = None, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+    def prompt(
+        self, prompt_name: str | None = None, /, **options: Unpack[PromptOptions]
+    ) -> Callable[[F], F]: ...
     def prompt(self, target: Any = None, /, **options: Any) -> Any:
         """Register a function as a prompt: it returns a string, a `Message`, a list of them, or a
         `PromptResult`. Raises like `tool`.

@@ -400,7 +400,9 @@ def _fields(hint: Any, cls: type) -> list[Field] | None:
         return list(typed_dict_fields(hint))
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         hints, defaults = class_hints(hint), getattr(cls, "_field_defaults", {})
-        return [Field(name, hints.get(name, Any), name not in defaults) for name in cls._fields]
+        return [
+            Field(name, hints.get(name, Any), name not in defaults) for name in getattr(cls, "_fields", ())
+        ]
     return None
 
 

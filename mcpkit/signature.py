@@ -260,7 +260,8 @@ def _options(hint: Any) -> tuple[Any, ...]:
 def _member(index: int, parameter: Parameter) -> tuple[str, Any, Any]:
     if parameter.required:
         return f"p{index}", parameter.hint, msgspec.field(name=parameter.name)
-    hint = typing.Union[parameter.hint, UnsetType]  # noqa: UP007 - built at run time
+    options = (parameter.hint, UnsetType)
+    hint: Any = typing.Union[options]  # noqa: UP007 - built at run time
     return f"p{index}", hint, msgspec.field(name=parameter.name, default=UNSET)
 
 

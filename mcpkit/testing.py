@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Literal, NamedTuple, Self
 
@@ -131,7 +131,7 @@ class Client:
         return self._wire.exit_code
 
     @asynccontextmanager
-    async def _run(self) -> AsyncIterator[None]:
+    async def _run(self) -> AsyncGenerator[None]:
         async with self._open() as self._wire, trio.open_nursery() as nursery:
             nursery.start_soon(self._listen)
             await self._greet()
@@ -332,7 +332,7 @@ class Client:
 
 
 @contextmanager
-def _ungrouped() -> Iterator[None]:
+def _ungrouped() -> Generator[None]:
     try:
         yield
     except BaseExceptionGroup as group:

@@ -18,8 +18,9 @@ def checker(schema: dict[str, Any]) -> Callable[[bytes], Any]:
     Raises TypeError when the schema itself is wrong, or when `jsonschema` is not installed.
     """
     try:
-        import jsonschema  # heavy, and seldom needed
-        import referencing
+        import jsonschema.exceptions  # heavy, and seldom needed
+        import jsonschema.validators
+        import referencing.exceptions
     except ImportError:
         raise TypeError(
             "a hand-written schema needs the jsonschema package: pip install 'mcpkit[jsonschema]'"

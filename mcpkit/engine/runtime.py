@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,7 @@ class Runtime:
 
 
 @asynccontextmanager
-async def running(app: App) -> AsyncIterator[Runtime]:
+async def running(app: App) -> AsyncGenerator[Runtime]:
     """Serve `app` inside the block. Its lifespan starts beside it, so that a client gets its first answer
     however long that takes; what it raises ends the block. Raises TypeError when something that was
     registered cannot be served.

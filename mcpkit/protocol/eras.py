@@ -25,8 +25,8 @@ _PREFIX = "io.modelcontextprotocol/"
 _SERVER_INFO = _PREFIX + "serverInfo"
 _OWN_KEYS = (_PREFIX + "protocolVersion", _PREFIX + "clientCapabilities")
 
-_NEWEST_FIRST = list(reversed(revisions.REVISIONS))
-_STATELESS_ONLY = list(reversed(revisions.STATELESS))
+_NEWEST_FIRST: list[str] = list(reversed(revisions.REVISIONS))
+_STATELESS_ONLY: list[str] = list(reversed(revisions.STATELESS))
 
 
 def identify(
@@ -99,7 +99,7 @@ class _LooseParams(msgspec.Struct):
 
 def _loose_meta(raw: Raw | UnsetType) -> Any:
     try:
-        return msgspec.json.decode(b"{}" if raw is UNSET else raw, type=_LooseParams).meta  # type: ignore[arg-type]
+        return msgspec.json.decode(b"{}" if raw is UNSET else raw, type=_LooseParams).meta
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
 

@@ -95,8 +95,8 @@ def decode(data: bytes) -> Message:
         message.id is UNSET or (message.result is UNSET and message.error is UNSET)
     ):
         problem = InvalidRequest('A message needs a "method", or an "id" with a "result" or an "error"')
-        raise Malformed(problem, None if message.id is UNSET else message.id)  # type: ignore[arg-type]
-    if message.params is not UNSET and memoryview(message.params)[0] != _OBJECT:  # type: ignore[arg-type]
+        raise Malformed(problem, None if message.id is UNSET else message.id)
+    if message.params is not UNSET and memoryview(message.params)[0] != _OBJECT:
         message.params = _check_params(message)
     return message
 
@@ -159,7 +159,7 @@ def _check_params(message: Message) -> Raw | UnsetType:
         return UNSET
     request_id = None if message.id is UNSET else message.id
     kind = InvalidParams if text.startswith(b"[") else InvalidRequest
-    raise Malformed(kind('"params" must be an object'), request_id)  # type: ignore[arg-type]
+    raise Malformed(kind('"params" must be an object'), request_id)
 
 
 # A client in JavaScript that cuts a string inside an emoji sends half a surrogate pair, which is JSON but no

@@ -58,7 +58,7 @@ def decode_params(method: str, params: Raw | UnsetType) -> types.Params | McpErr
     """
     decode = _DECODERS.get(method, _decode_plain)
     try:
-        return decode(b"{}" if params is UNSET else params)  # type: ignore[arg-type]
+        return decode(b"{}" if params is UNSET else params)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         return InvalidParams(f"Invalid params for {method}: {_reason(error)}")
 

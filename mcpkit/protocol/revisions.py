@@ -148,7 +148,7 @@ def _narrow_structured(result: types.CallToolResult, revision: str, wrap: bool) 
         return result
     if revision < V2025_06_18:
         return structs.replace(result, structured_content=UNSET)
-    text = bytes(structured)  # type: ignore[arg-type]
+    text = bytes(structured)
     if wrap or not text.startswith(b"{"):
         return structs.replace(result, structured_content=Raw(b'{"result":' + text + b"}"))
     return result

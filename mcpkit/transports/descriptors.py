@@ -51,7 +51,7 @@ def take() -> Descriptors:
     os.dup2(null, 0)
     os.dup2(2, 1)
     os.close(null)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # drops what was buffered
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False), encoding="utf-8")  # drops what was buffered
     _speak_on_stderr()
     return taken
 
@@ -108,7 +108,7 @@ class _Patient(io.RawIOBase):
     def isatty(self) -> bool:
         return os.isatty(self._fd)
 
-    def write(self, data: object) -> int:  # type: ignore[override]
+    def write(self, data: object) -> int:
         view = memoryview(data)  # type: ignore[arg-type]
         size = len(view)
         while view and self._has_room():

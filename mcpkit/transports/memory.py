@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import trio
@@ -16,7 +16,7 @@ from mcpkit.transports.wire import Wire
 
 
 @asynccontextmanager
-async def connect(app: App, *, max_body: int = MAX_MESSAGE, grace: float = GRACE) -> AsyncIterator[Wire]:
+async def connect(app: App, *, max_body: int = MAX_MESSAGE, grace: float = GRACE) -> AsyncGenerator[Wire]:
     """Serve `app` to one client inside the block. Raises TypeError when something that was registered cannot
     be served.
     """

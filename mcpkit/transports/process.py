@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import PIPE
@@ -18,7 +18,7 @@ _PATIENCE_SECONDS = 3.0
 @asynccontextmanager
 async def connect(
     command: Sequence[str], *, cwd: str | Path | None = None, env: Mapping[str, str] | None = None
-) -> AsyncIterator[Wire]:
+) -> AsyncGenerator[Wire]:
     """Start `command` and speak with it inside the block; its standard error stays this process's.
 
     At the end its input is closed; a server that goes on for 3 seconds is terminated. Raises OSError when it

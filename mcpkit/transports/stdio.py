@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import functools
 import os
-import queue
 import signal
 import threading
 from collections.abc import Awaitable, Callable
-from typing import NoReturn
 
 import trio
 
 from mcpkit.app import App
 from mcpkit.engine.runtime import running
 from mcpkit.engine.serve import GRACE, Session
+from mcpkit.transports import threads
 from mcpkit.transports.descriptors import Descriptors, take
 from mcpkit.transports.lines import MAX_MESSAGE, LineChannel
 
 _READ_SIZE = 65536
-_HAS_FD_STREAM = hasattr(trio.lowlevel, "FdStream")
+_CAN_WAIT = hasattr(trio.lowlevel, "FdStream")
+"""Whether trio can wait for descriptors; not on Windows."""
 
 Read = Callable[[], Awaitable[bytes]]
 Write = Callable[[bytearray], Awaitable[None]]
@@ -43,7 +43,7 @@ def run(
     try:
         trio.run(functools.partial(_run, app, descriptors, max_body, grace))
     finally:
-        if _HAS_FD_STREAM:
+        if _CAN_WAIT:
             for fd in descriptors:
                 os.set_blocking(
                     fd, True
@@ -78,86 +78,31 @@ async def _end_on_signal(
 
 
 async def _serve(app: App, descriptors: Descriptors, max_body: int, grace: float | None) -> None:
-    streams = _posix_streams if _HAS_FD_STREAM else _thread_streams
     async with running(app) as runtime:
-        channel = LineChannel(*streams(descriptors), max_body)
+        streams = _waiting_streams if _CAN_WAIT else threads.streams
+        channel = LineChannel(*streams(*descriptors), max_body)
         await Session(runtime, channel).run(GRACE if grace is None else grace)
 
 
-# -- Where descriptors can be waited for -------------------------------------------------
-
-
-def _posix_streams(descriptors: Descriptors) -> tuple[Read, Write]:
-    for fd in descriptors:
-        os.set_blocking(fd, False)
+def _waiting_streams(read_fd: int, write_fd: int) -> tuple[Read, Write]:
+    os.set_blocking(read_fd, False)
+    os.set_blocking(write_fd, False)
 
     async def read() -> bytes:
         await trio.lowlevel.checkpoint()
         while True:
             try:
-                return os.read(descriptors.read, _READ_SIZE)
+                return os.read(read_fd, _READ_SIZE)
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(descriptors.read)
+                await trio.lowlevel.wait_readable(read_fd)
 
     async def write(data: bytearray) -> None:
         while data:
             try:
-                del data[: os.write(descriptors.write, data)]
+                del data[: os.write(write_fd, data)]
             except BlockingIOError:
-                await trio.lowlevel.wait_writable(descriptors.write)
+                await trio.lowlevel.wait_writable(write_fd)
             except OSError as error:
                 raise trio.BrokenResourceError("the client has closed its end") from error
 
     return read, write
-
-
-# -- Where they cannot (Windows): two daemon threads -------------------------------------
-
-
-def _thread_streams(descriptors: Descriptors) -> tuple[Read, Write]:
-    token = trio.lowlevel.current_trio_token()
-    incoming, received = trio.open_memory_channel[bytes](1)
-    outgoing: queue.SimpleQueue[tuple[bytes, trio.Event]] = queue.SimpleQueue()
-    broken = threading.Event()
-
-    def read_all() -> None:
-        try:
-            while True:
-                data = _read_or_end(descriptors.read)
-                trio.from_thread.run(incoming.send, data, trio_token=token)
-                if not data:
-                    return
-        except trio.RunFinishedError:
-            pass
-
-    def write_all() -> NoReturn:
-        while True:
-            data, done = outgoing.get()
-            try:
-                while data and not broken.is_set():
-                    data = data[os.write(descriptors.write, data) :]
-            except OSError:
-                broken.set()
-            try:
-                token.run_sync_soon(done.set)
-            except trio.RunFinishedError:
-                raise SystemExit from None
-
-    async def write(data: bytearray) -> None:
-        done = trio.Event()
-        outgoing.put((bytes(data), done))
-        data.clear()
-        await done.wait()
-        if broken.is_set():
-            raise trio.BrokenResourceError("the client has closed its end")
-
-    for target in (read_all, write_all):
-        threading.Thread(target=target, name=f"mcpkit {target.__name__}", daemon=True).start()
-    return received.receive, write
-
-
-def _read_or_end(fd: int) -> bytes:
-    try:
-        return os.read(fd, _READ_SIZE)
-    except OSError:
-        return b""

@@ -44,7 +44,7 @@ class Case:
     @property
     def replies(self) -> list[Any]:
         """The lines of the response."""
-        return _lines(self.response)
+        return list(_lines(self.response))
 
     def lines(self, captured: dict[str, Any]) -> Iterator[bytes]:
         """The lines to send, each with its end."""
@@ -78,10 +78,8 @@ def cases() -> dict[str, Case]:
     }
 
 
-def _lines(value: Any) -> list[Any]:
-    if isinstance(value, dict) and value.keys() == {"messages"}:
-        return value["messages"]
-    return [value]
+def _lines(value: Any) -> Any:
+    return value["messages"] if isinstance(value, dict) and value.keys() == {"messages"} else [value]
 
 
 def _fill(value: Any, captured: dict[str, Any]) -> Any:

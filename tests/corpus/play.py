@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -13,6 +14,9 @@ from typing import Any, Protocol
 import trio
 from pairs import Case, Conversation, at, cases
 
+from mcpkit.transports.memory import connect
+from mcpkit.transports.wire import Wire
+
 HERE = Path(__file__).parent
 PATIENCE = 10.0
 """Seconds to wait for a line; only a server that fails lets us wait that long."""
@@ -21,7 +25,7 @@ _META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-_FENCES = {
+_FENCES: dict[str, dict[str, Any]] = {
     "handshake": {"method": "ping"},
     "stateless": {"method": "server/discover", "params": {"_meta": _META}},
 }
@@ -87,7 +91,29 @@ def _answers(line: Any, request_id: object) -> bool:
 
 def script_of(variant: str) -> str:
     """The module that holds a variant of the reference server."""
-    return {"full": "reference", "many": "many"}.get(variant, "small")
+    return {"full": "reference", "many": "many", "verbatim": "verbatim"}.get(variant, "small")
+
+
+# -- Memory -----------------------------------------------------------------------------------------------
+
+
+class _Memory:
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    async def send(self, line: bytes) -> None:
+        self._wire.send(line)
+
+    async def receive(self) -> bytes:
+        return await self._wire.receive() or b""
+
+
+@asynccontextmanager
+async def memory(variant: str) -> AsyncIterator[Link]:
+    """The variant's app in this process."""
+    app = getattr(importlib.import_module(script_of(variant)), variant.replace("-", "_"))
+    async with connect(app) as wire:
+        yield _Memory(wire)
 
 
 # -- stdio ---------------------------------------------------------------------------------------------------

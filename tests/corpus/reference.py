@@ -154,7 +154,7 @@ def order(
 
 
 @full.tool
-def blocks(kind: Literal["text", "image", "audio", "link", "resource", "blob", "all"]):
+def blocks(kind: Literal["text", "image", "audio", "link", "resource", "blob", "all"]) -> Any:
     """Return content blocks of one kind."""
     return list(BLOCKS.values()) if kind == "all" else BLOCKS[kind]
 

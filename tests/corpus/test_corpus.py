@@ -29,7 +29,7 @@ OFFERED = {
     }
     for revision in (*HANDSHAKE, STATELESS)
 }
-TRANSPORTS = {"stdio": play.stdio}
+TRANSPORTS = {"memory": play.memory, "stdio": play.stdio}
 
 each_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 

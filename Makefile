@@ -1,0 +1,58 @@
+# Everything is set up in .venv and .tools by the targets themselves; Python 3.11 or later and make are enough.
+
+PYTHON ?= python3
+BIN := .venv/bin
+CLAUDE_CODE := @anthropic-ai/claude-code@2.1.332
+
+.PHONY: help
+help: ## Show this help
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: .venv/ready ## See it work: call a tool of a spawned stdio server, and how to register the server in Claude Code
+	@echo '$$ mcpkit inspect examples/simple.py'
+	@$(BIN)/mcpkit inspect examples/simple.py
+	@echo
+	@echo '$$ mcpkit call examples/simple.py put key=greeting value="hello, world"'
+	@$(BIN)/mcpkit call examples/simple.py put key=greeting value="hello, world"
+	@echo
+	@echo '$$ mcpkit install examples/simple.py --print        (without --print it is registered in Claude Code)'
+	@$(BIN)/mcpkit install examples/simple.py --print
+
+.PHONY: test
+test: .venv/ready tools ## Run all tests
+	$(BIN)/python -m pytest
+
+.PHONY: check
+check: .venv/ready tools ## Format, lint, types, architecture, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/python -m pytest
+
+.PHONY: format
+format: .venv/ready ## Put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: clean
+clean: ## Remove what the other targets set up
+	rm -rf .venv .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+
+.venv/ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("mcpkit needs Python 3.11 or later; name one with: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+# A real client for the tests: Claude Code, which checks a registered server without an account.
+.PHONY: tools
+tools:
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory .tools/ready; \
+	else echo 'npm is not installed: the test with the real Claude Code will be skipped'; fi
+
+.tools/ready: Makefile
+	npm install --silent --no-audit --no-fund --prefix .tools '$(CLAUDE_CODE)'
+	@touch $@
