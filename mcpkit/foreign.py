@@ -10,10 +10,17 @@ def is_model(cls: Any) -> TypeGuard[Any]:
     return isinstance(cls, type) and hasattr(cls, "model_json_schema") and hasattr(cls, "model_validate")
 
 
+def is_pydantic_field(value: Any) -> bool:
+    """Whether `value` is what pydantic's `Field(…)` returns."""
+    return type(value).__name__ == "FieldInfo" and type(value).__module__.startswith("pydantic")
+
+
 def from_builtins(cls: Any, value: Any) -> Any:
     """Msgspec's `dec_hook`. Raises ValueError in terms of the model's fields, without the values that were
     sent.
     """
+    if cls is object:
+        return value
     if not is_model(cls):
         raise NotImplementedError(f"{cls} has no JSON form")
     try:

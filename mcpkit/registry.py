@@ -324,15 +324,24 @@ class Registry:
         self.resources: dict[str, Resource] = {}
         self.templates: dict[str, Resource] = {}
         self.prompts: dict[str, Prompt] = {}
+        self._serving = False
+        self._merged = False
 
     def add(self, record: Record) -> None:
-        """Register a record. Raises ValueError when its name is taken, TypeError when it cannot be served."""
+        """Register a record. Raises ValueError when its name is taken, TypeError when it cannot be served,
+        RuntimeError when an app has taken this registry over already.
+        """
+        if self._merged:
+            raise RuntimeError(
+                f"{record.kind} '{record.label}' comes too late: its blueprint is registered already. "
+                "Call app.register() after the blueprint's last decorator."
+            )
         shelf = self._shelf(record)
         if record.label in shelf:
             raise ValueError(
                 f"{record.kind} '{record.label}' exists already: give one of the two another name."
             )
-        record.resolve(final=False)
+        record.resolve(final=self._serving)
         shelf[record.label] = record
 
     def merge(self, other: Registry, rename: Callable[[str], str]) -> None:
@@ -344,9 +353,11 @@ class Registry:
             *other.prompts.values(),
         ):
             self.add(_renamed(record, rename(record.name)))
+        other._merged = True
 
     def resolve(self) -> None:
-        """Resolve what waits for names. Raises TypeError for names that do not exist."""
+        """Resolve what waits for names, before serving. Raises TypeError for names that do not exist."""
+        self._serving = True
         for shelf in (self.tools, self.resources, self.templates, self.prompts):
             for record in shelf.values():
                 record.resolve(final=True)
@@ -374,7 +385,7 @@ class Registry:
         for record in self.templates.values():
             assert record.template is not None
             values = record.template.match(uri)
-            if values is not None:
+            if values is not None and not (uri[:5].lower() == "file:" and _climbs(values)):
                 return record, values
         return None
 
@@ -391,6 +402,12 @@ class Registry:
                 else self.resources
             )
         return shelf  # type: ignore[no-any-return]
+
+
+def _climbs(values: Mapping[str, Any]) -> bool:
+    """Whether a path would leave its folder (RES-07, SEC-09). The values are percent-decoded already."""
+    parts = [part for value in values.values() for part in ([value] if isinstance(value, str) else value)]
+    return any("\0" in part or ".." in re.split(r"[/\\]", part) for part in parts)
 
 
 def _renamed(record: _R, name: str) -> _R:

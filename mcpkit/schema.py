@@ -13,12 +13,15 @@ Source: JSON Schema 2020-12.
 
 from __future__ import annotations
 
+import collections
 import collections.abc
 import dataclasses
 import datetime
 import decimal
 import enum
 import inspect
+import pathlib
+import re
 import types
 import typing
 import uuid
@@ -78,7 +81,7 @@ _LENGTHS = {
     "array": ("minItems", "maxItems"),
     "object": ("minProperties", "maxProperties"),
 }
-_LITERAL_TYPES = {str: "string", int: "integer", type(None): "null"}
+_LITERAL_TYPES = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
 _WRAPPERS = (typing.Final, typing.ClassVar, typing.Required, typing.NotRequired)
 
 
@@ -158,6 +161,8 @@ class _Describer:
         return dict(scalar) if scalar is not None else self._composite(hint)
 
     def _composite(self, hint: Any) -> Schema:
+        if isinstance(hint, list | dict | set | tuple):
+            raise Unrepresentable(hint, "Write it as list[…], dict[str, …] or tuple[…]")
         origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
         if origin in (typing.Union, types.UnionType):
             return self._union(arguments)
@@ -168,7 +173,7 @@ class _Describer:
         if origin in _OBJECTS:
             return {"type": "object"} | self._values(arguments)
         if origin is tuple:
-            return self._tuple(arguments)
+            return {"type": "array"} if hint is origin else self._tuple(arguments)
         if type(origin).__name__ == "TypeAliasType":
             return self._named(hint, origin.__name__, lambda: self.describe(_alias_value(origin, arguments)))
         if inspect.isclass(origin):
@@ -182,6 +187,8 @@ class _Describer:
     def _values(self, arguments: tuple[Any, ...]) -> Schema:
         if not arguments:
             return {}
+        if len(arguments) != 2:
+            raise Unrepresentable("dict of one type", "Write dict[str, …]")
         key, value = (self.describe(argument) for argument in arguments)
         schema: Schema = {"additionalProperties": value} if value else {}
         if "enum" in key or "pattern" in key:
@@ -189,8 +196,6 @@ class _Describer:
         return schema
 
     def _tuple(self, arguments: tuple[Any, ...]) -> Schema:
-        if not arguments:
-            return {"type": "array"}
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             return {"type": "array"} | self._items(arguments)
         return _fixed_array([self.describe(argument) for argument in arguments], len(arguments))
@@ -293,10 +298,13 @@ class _Describer:
         return schema
 
 
-_ADVICE = {
-    collections.abc.Iterable: "Use a list",
-    collections.abc.Iterator: "Use a list",
-    collections.abc.Generator: "Use a list",
+_ADVICE: dict[type, str] = {
+    **dict.fromkeys(
+        (collections.abc.Iterable, collections.abc.Iterator, collections.abc.Generator), "Use a list"
+    ),
+    **dict.fromkeys((collections.deque, range), "Use a list"),
+    **dict.fromkeys((collections.OrderedDict, collections.defaultdict, collections.Counter), "Use a dict"),
+    **dict.fromkeys((pathlib.Path, pathlib.PurePath), "Use a str"),
     collections.abc.Callable: "Use an enum of names, and look the function up",
     complex: "Use a list of two numbers",
 }
@@ -324,6 +332,43 @@ def without_none(hint: Any) -> Any:
     return typing.Union[tuple(rest)] if rest else hint  # noqa: UP007 - built at run time
 
 
+def bounds_inside(hint: Any) -> Any:
+    """`hint` as msgspec takes it: bounds on a union (`Annotated[int | None, Param(ge=1)]`) go to the members
+    that they bind.
+    """
+    if typing.get_origin(hint) is not typing.Annotated:
+        return hint
+    inner, *metadata = typing.get_args(hint)
+    options = union_members(inner)
+    if len(options) < 2:
+        return hint
+    bound = [typing.Annotated[(option, *metadata)] for option in options if option is not None]
+    return typing.Union[(*bound, *([None] if None in options else []))]  # built at run time
+
+
+def union_members(hint: Any) -> tuple[Any, ...]:
+    """The members of a union, None as None; a hint that is no union is its own only member."""
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+        return (hint,)
+    return tuple(None if option is type(None) else option for option in typing.get_args(hint))
+
+
+_KINDS = {"str": "strings", "dict": "objects", "array": "arrays", "int": "integers"}
+
+
+def undecodable(error: Exception) -> str:
+    """Why msgspec does not take a type, as the end of a sentence; what to do where that is certain."""
+    text, _, hint = str(error).partition(" - type `")
+    alike = re.search(r"more than one (\w+)-like", text)
+    if alike is not None:
+        kinds = _KINDS[alike[1]]
+        return (
+            f"is a union of several types that are {kinds} in JSON, which cannot be told apart. Keep one of "
+            "them, or tell Structs apart with tag=True."
+        )
+    return f"has a type that cannot be decoded: {text[:1].lower()}{text[1:]} ({hint.partition('`')[0]})."
+
+
 def _alias_value(alias: Any, arguments: tuple[Any, ...]) -> Any:
     return alias.__value__[arguments] if arguments else alias.__value__
 
@@ -331,7 +376,7 @@ def _alias_value(alias: Any, arguments: tuple[Any, ...]) -> Any:
 def _literal(values: tuple[Any, ...]) -> Schema:
     for value in values:
         if type(value) not in _LITERAL_TYPES:
-            raise Unrepresentable(f"Literal[{value!r}]", "Use strings or integers as literals")
+            raise Unrepresentable(f"Literal[{value!r}]", "Use strings, integers or booleans as literals")
     kinds = list(dict.fromkeys(_LITERAL_TYPES[type(value)] for value in values))
     return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(values)}
 

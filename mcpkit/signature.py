@@ -8,9 +8,10 @@ whatever object that is.
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
-import types
+import itertools
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,8 +29,11 @@ from mcpkit.schema import (
     Schema,
     Unrepresentable,
     arguments_schema,
+    bounds_inside,
     input_schema,
     typed_dict_fields,
+    undecodable,
+    union_members,
     without_none,
 )
 
@@ -67,7 +71,7 @@ class Signature:
         self.returns: Any = hints.get("return", MISSING)
         self.doc = docstrings.parse(_docstring(fn))
         self.injected: dict[str, type] = {}
-        self.positional: tuple[str, ...] = ()
+        self.positional: dict[str, Any] = {}
         self.target: str | None = None
         fields: list[Field] = []
         for parameter in _parameters(fn):
@@ -80,13 +84,13 @@ class Signature:
             else:
                 fields += _fields(parameter, Any if hint is MISSING else hint)
             if parameter.kind is parameter.POSITIONAL_ONLY:
-                self.positional += (parameter.name,)
+                self.positional[parameter.name] = parameter.default
         self.schema = self._describe(fields)
         self._definitions: dict[str, Schema] = self.schema.get("$defs", {})
         properties: dict[str, Schema] = self.schema.get("properties", {})
         self.parameters = tuple(
             Parameter(
-                field.name, _exact(field), field.required, properties[field.name], _completer(field.hint)
+                field.name, _exact(field.hint), field.required, properties[field.name], _completer(field.hint)
             )
             for field in fields
         )
@@ -103,6 +107,9 @@ class Signature:
         self.target = parameter.name
 
     def _describe(self, fields: list[Field]) -> Schema:
+        for name, count in collections.Counter(field.name for field in fields).items():
+            if count > 1:
+                raise TypeError(f"parameter '{name}' is also a member of the TypedDict. Rename one of them.")
         for field in fields:
             try:
                 input_schema(field.hint)
@@ -122,7 +129,7 @@ class Signature:
             try:
                 msgspec.json.Decoder(member[1], dec_hook=foreign.from_builtins)
             except (TypeError, ValueError) as error:
-                raise TypeError(f"parameter '{parameter.name}' cannot be decoded: {error}") from None
+                raise TypeError(f"parameter '{parameter.name}' {undecodable(error)}") from None
         record = msgspec.defstruct("Arguments", members, kw_only=True, forbid_unknown_fields=True)
         return msgspec.json.Decoder(record, dec_hook=foreign.from_builtins).decode
 
@@ -174,7 +181,7 @@ class Signature:
 
     def _convert_one(self, parameter: Parameter, value: Any) -> Any:
         schema = parameter.schema
-        if None in _options(parameter.hint):  # an optional is listed without its null
+        if None in union_members(parameter.hint):  # an optional is listed without its null
             schema = {"anyOf": [schema, {"type": "null"}]}
         value = leniency.coerce(value, schema, self._definitions)
         return msgspec.convert(value, parameter.hint, str_keys=True, dec_hook=foreign.from_builtins)
@@ -188,10 +195,9 @@ class Signature:
 
     def call_arguments(self, values: Values) -> tuple[list[Any], Values]:
         """Positional and keyword arguments for the function; `values` is consumed."""
-        if not self.positional:
-            return [], values
-        given = [name for name in self.positional if name in values]
-        return [values.pop(name) for name in given], values
+        count = max((at for at, name in enumerate(self.positional, 1) if name in values), default=0)
+        given = itertools.islice(self.positional.items(), count)
+        return [values.pop(name, default) for name, default in given], values
 
 
 def _docstring(fn: Callable[..., Any]) -> str | None:
@@ -203,10 +209,14 @@ def _docstring(fn: Callable[..., Any]) -> str | None:
 
 def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
     """The parameters to fill: not those that a `functools.partial` has bound."""
-    bound: dict[str, Any] = getattr(fn, "keywords", {})
-    return [
-        parameter for parameter in inspect.signature(fn).parameters.values() if parameter.name not in bound
-    ]
+    bound: dict[str, Any] = fn.keywords if isinstance(fn, functools.partial) else {}
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except ValueError:
+        raise TypeError(
+            "its parameters cannot be told: wrap it in a def that names and types them."
+        ) from None
+    return [parameter for parameter in parameters if parameter.name not in bound]
 
 
 def _injected(hint: Any, injectable: tuple[type, ...]) -> type | None:
@@ -229,32 +239,24 @@ def _fields(parameter: inspect.Parameter, hint: Any) -> list[Field]:
             f"parameter '{parameter.name}' is the instance of a method: register the bound method, "
             "with app.add_tool(obj.method)."
         )
+    if foreign.is_pydantic_field(parameter.default) or any(
+        map(foreign.is_pydantic_field, typing.get_args(hint))
+    ):
+        raise TypeError(
+            f"parameter '{parameter.name}' is described by pydantic's Field, which does nothing here. "
+            f"Annotate it with Annotated[…, Param(…)], and give it a plain default."
+        )
+    if parameter.default is None and None not in union_members(hint):
+        hint = typing.Optional[hint]  # noqa: UP045 - `x: int = None` is meant so; `|` does not take every hint
     required = parameter.default is parameter.empty
     return [Field(parameter.name, hint, required, parameter.default)]
 
 
-def _exact(field: Field) -> Any:
-    """The hint as msgspec takes it: bounds on an optional go to the member that they bind, wrappers of
-    TypedDict members go away.
-    """
-    hint = field.hint
+def _exact(hint: Any) -> Any:
+    """The hint as msgspec takes it: without the wrappers of TypedDict members, bounds where they bind."""
     while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
         hint = typing.get_args(hint)[0]
-    if typing.get_origin(hint) is not typing.Annotated:
-        return hint
-    inner, *metadata = typing.get_args(hint)
-    options = _options(inner)
-    if len(options) < 2:
-        return hint
-    bound = [typing.Annotated[(option, *metadata)] for option in options if option is not None]
-    return typing.Union[(*bound, *([None] if None in options else []))]  # built at run time
-
-
-def _options(hint: Any) -> tuple[Any, ...]:
-    """The members of a union, None as None; a hint that is no union is its own only member."""
-    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
-        return (hint,)
-    return tuple(None if option is type(None) else option for option in typing.get_args(hint))
+    return bounds_inside(hint)
 
 
 def _member(index: int, parameter: Parameter) -> tuple[str, Any, Any]:
@@ -266,5 +268,7 @@ def _member(index: int, parameter: Parameter) -> tuple[str, Any, Any]:
 
 
 def _completer(hint: Any) -> Complete | None:
-    metadata = typing.get_args(hint)[1:] if typing.get_origin(hint) is typing.Annotated else ()
+    """The marker, also when it stands on the `T` of `T | None`."""
+    plain = without_none(hint)
+    metadata = typing.get_args(plain)[1:] if typing.get_origin(plain) is typing.Annotated else ()
     return next((item for item in metadata if isinstance(item, Complete)), None)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
+import threading
 import traceback
+from collections.abc import Generator
 
 from mcpkit.errors import from_user_code, innermost
 from mcpkit.transports.descriptors import take
+
+_PATIENCE_SECONDS = 2.0
+"""After about this long Claude Code's first turn goes without the tools of a server that has not answered."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +39,8 @@ def run(options: argparse.Namespace) -> int:
     from mcpkit.transports import stdio
 
     try:
-        app = load_app(options.target)
+        with _impatience(options.target):
+            app = load_app(options.target)
     except TargetError as error:
         print(f"mcpkit: {error}", file=sys.stderr)
         return 2
@@ -54,6 +61,33 @@ def run(options: argparse.Namespace) -> int:
         traceback.print_exception(from_user_code(innermost(error)))
         return 1
     return 0
+
+
+@contextlib.contextmanager
+def _impatience(target: str) -> Generator[None]:
+    """Say so when the script takes long to import: until it is, no client gets an answer, and most give up."""
+    importer = threading.get_ident()
+    timer = threading.Timer(_PATIENCE_SECONDS, _say_slow, (target, importer))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _say_slow(target: str, importer: int) -> None:
+    frame = sys._current_frames().get(importer)
+    place = ""
+    while frame is not None and not place:
+        if frame.f_code.co_name == "<module>":
+            place = f" (at {frame.f_code.co_filename}, line {frame.f_lineno})"
+        frame = frame.f_back
+    print(
+        f"mcpkit: {target} is still being imported after {_PATIENCE_SECONDS:g} s{place}; clients wait for their "
+        "first answer meanwhile, and some give up. Import what is slow inside the functions that use it.",
+        file=sys.stderr,
+    )
 
 
 def _size(text: str) -> int:

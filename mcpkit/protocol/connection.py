@@ -16,7 +16,7 @@ Rule 3. `receive` never raises for what a client sent: what cannot be served com
 from __future__ import annotations
 
 import msgspec
-from msgspec import Raw, UnsetType, structs
+from msgspec import Raw, UnsetType
 
 from mcpkit.protocol import eras, events, jsonrpc, methods, revisions, types
 from mcpkit.protocol.errors import InvalidRequest, McpError
@@ -96,7 +96,7 @@ class Connection:
         if isinstance(params, types.InitializeParams):
             envelope = self._session = eras.negotiate(params)
         elif isinstance(params, types.SetLevelParams):
-            envelope = self._session = structs.replace(envelope, log_level=params.level)
+            envelope.log_level = params.level
         call = events.Call(request_id, methods.METHODS[method], params, raw, envelope, batch)
         self._calls[request_id] = call
         return call

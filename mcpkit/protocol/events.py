@@ -12,8 +12,10 @@ from mcpkit.protocol.methods import Method
 from mcpkit.protocol.types import Implementation, LogLevel, Params, RequestId, Result
 
 
-class Envelope(Struct, frozen=True):
-    """Who asks, and in which revision: from the handshake, or from the request's own `_meta`."""
+class Envelope(Struct):
+    """Who asks, and in which revision: from the handshake, where all calls of a session share it, or from the
+    request's own `_meta`.
+    """
 
     revision: str
     client: Implementation | None

@@ -28,7 +28,9 @@ UNRESERVED = string.ascii_letters + string.digits + "-._~"
 RESERVED = ":/?#[]@!$&'()*+,;="
 """RFC 3986 section 2.2."""
 
-_MARKS = "!*'()"  # what JavaScript's encodeURIComponent leaves alone besides UNRESERVED
+_MARKS = "!*'()@:$"
+"""Besides UNRESERVED: what JavaScript's encodeURIComponent leaves alone, and what people and models write into a
+path as it is, since it may stand there (RFC 3986 section 3.3) and separates nothing in a template."""
 
 
 class Chars(NamedTuple):

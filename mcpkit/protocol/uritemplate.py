@@ -4,8 +4,8 @@ Expansion is the table of RFC 6570 appendix A. Matching is ours, since the RFC l
 
 Rule 1. A URI matches when there are values that expand to it; they are returned percent-decoded. Two things
     are read that the RFC would not write: a non-ASCII character counts as its percent-encoding (RFC 3987
-    section 3.1), and values may hold ``! * ' ( )`` unencoded, as clients in JavaScript send them
-    (encodeURIComponent).
+    section 3.1), and values may hold ``! * ' ( )``, as clients in JavaScript send them
+    (encodeURIComponent), and ``@ : $``, as in ``users://{email}``, unencoded.
 Rule 2. Literals are compared exactly.
 Rule 3. A value is required, except in ``{?x,y}`` and ``{&x}``, whose parameters come in any order and may be
     absent. An unknown or repeated parameter does not match.

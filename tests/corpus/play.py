@@ -41,12 +41,18 @@ class Link(Protocol):
         """The next line; nothing at the end."""
         ...
 
+    async def close(self) -> None:
+        """Send the end of file; what was being answered still comes."""
+
 
 Opener = Callable[[str], AbstractAsyncContextManager[Link]]
 
 
 async def play(conversation: Conversation, connect: Opener) -> dict[str, list[Any]]:
-    """The lines that came back for each case, decoded; a line that is no JSON stays bytes."""
+    """The lines that came back for each case, decoded; a line that is no JSON stays bytes.
+
+    What comes too late counts for the case that is played then, or for the last one.
+    """
     answers: dict[str, list[Any]] = {}
     captured: dict[str, Any] = {}
     async with connect(conversation.server) as link:
@@ -55,6 +61,8 @@ async def play(conversation: Conversation, connect: Opener) -> dict[str, list[An
             answers[name] = await _play_case(case, link, captured)
             if answers[name]:
                 captured |= {key: at(answers[name][-1], pointer) for key, pointer in case.capture.items()}
+        await link.close()
+        await _collect(link, answers[conversation.names[-1]], lambda: False)
     return answers
 
 
@@ -66,6 +74,8 @@ async def _play_case(case: Case, link: Link, captured: dict[str, Any]) -> list[A
     fence = {"jsonrpc": "2.0", "id": f"fence of {case.name}", **_FENCES[case.era]}
     await link.send(json.dumps(fence).encode() + b"\n")
     await _collect(link, lines, lambda: bool(lines) and _answers(lines[-1], fence["id"]))
+    if not (lines and _answers(lines[-1], fence["id"])):
+        raise RuntimeError(f"the server stopped answering at {case.name}, after {lines}")
     return [line for line in lines if not _answers(line, fence["id"])]
 
 
@@ -107,6 +117,9 @@ class _Memory:
     async def receive(self) -> bytes:
         return await self._wire.receive() or b""
 
+    async def close(self) -> None:
+        self._wire.close()
+
 
 @asynccontextmanager
 async def memory(variant: str) -> AsyncIterator[Link]:
@@ -138,6 +151,10 @@ class _Pipes:
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line + b"\n"
 
+    async def close(self) -> None:
+        assert self._process.stdin is not None
+        await self._process.stdin.aclose()
+
 
 @asynccontextmanager
 async def stdio(variant: str) -> AsyncIterator[Link]:
@@ -154,7 +171,6 @@ async def stdio(variant: str) -> AsyncIterator[Link]:
     assert process.stdout is not None
     try:
         yield _Pipes(process)
-        await process.stdin.aclose()
         with trio.fail_after(PATIENCE):
             assert await process.wait() == 0
     finally:
