@@ -9,6 +9,7 @@ Rule 2. Exceptions become errors here and nowhere else. A client never sees the 
 from __future__ import annotations
 
 import base64
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -57,33 +58,46 @@ async def perform(runtime: Runtime, call: events.Call, port: Port) -> events.Ans
     except trio.Cancelled:
         raise
     except BaseException as error:  # rule 2; a handler's SystemExit must not end the server
-        if isinstance(error, BaseExceptionGroup) and error.subgroup(trio.Cancelled) is not None:
-            raise
-        return failure(runtime, call, error)
+        cancelled, rest = _split(error)
+        if cancelled is None:
+            return failure(runtime, call, error)
+        if rest is not None:
+            report("%s failed while it was cancelled", call.method.name, error=rest)
+        raise cancelled from None
 
 
-def offered(registry: Registry) -> dict[str, Any]:
-    """The capabilities: what there is something of."""
-    present = {
-        "logging": True,
-        "tools": bool(registry.tools),
-        "resources": bool(registry.resources or registry.templates),
-        "prompts": bool(registry.prompts),
-        "completions": registry.completes,
-    }
-    return {name: {} for name, there in present.items() if there}
+def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """The cancellation in what a handler's nurseries raised, and the rest of it."""
+    if isinstance(error, BaseExceptionGroup):
+        with contextlib.suppress(RecursionError):  # groups can be nested deeper than anything can look
+            return error.split(trio.Cancelled)
+    return None, error
+
+
+_OFFERED: dict[str, Callable[[Registry], object]] = {
+    "logging": lambda registry: True,
+    "tools": lambda registry: registry.tools,
+    "resources": lambda registry: registry.resources or registry.templates,
+    "prompts": lambda registry: registry.prompts,
+    "completions": lambda registry: registry.completes,
+}
+"""The capabilities: what there is something of."""
+
+
+def _offered(registry: Registry) -> dict[str, Any]:
+    return {name: {} for name, has in _OFFERED.items() if has(registry)}
 
 
 def _check_offered(runtime: Runtime, call: events.Call) -> None:
     capability = call.method.capability
-    if capability is not None and capability not in offered(runtime.registry):
+    if capability is not None and not _OFFERED[capability](runtime.registry):
         raise MethodNotFound(f"{call.method.name}: this server offers no {capability}")
 
 
 def _initialize(runtime: Runtime, call: events.Call, params: types.InitializeParams) -> types.Result:
     return types.InitializeResult(
         protocol_version=call.envelope.revision,
-        capabilities=eras.capabilities(offered(runtime.registry), call.envelope),
+        capabilities=eras.capabilities(_offered(runtime.registry), call.envelope),
         server_info=runtime.app.implementation,
         instructions=runtime.app.instructions,
     )
@@ -92,7 +106,7 @@ def _initialize(runtime: Runtime, call: events.Call, params: types.InitializePar
 def _discover(runtime: Runtime, call: events.Call, params: types.Params) -> types.Result:
     return types.DiscoverResult(
         supported_versions=eras.supported_versions(),
-        capabilities=eras.capabilities(offered(runtime.registry), call.envelope),
+        capabilities=eras.capabilities(_offered(runtime.registry), call.envelope),
         instructions=runtime.app.instructions,
     )
 
@@ -179,7 +193,12 @@ async def _read_resource(
         values = resource.handler.signature.convert(variables)
     except ArgumentError as error:
         raise InvalidParams(f"Invalid URI: {error}", {"uri": params.uri}) from None
-    returned = await invoke(runtime, resource.handler, values, call, port, resource.timeout)
+    try:
+        returned = await invoke(runtime, resource.handler, values, call, port, resource.timeout)
+    except NotFound as error:
+        if error.data is None:
+            error.data = {"uri": params.uri}  # RES-03, RES-04
+        raise
     result = types.ReadResourceResult(contents=_contents(params.uri, resource, returned))
     cache = resource.cache or runtime.app.cache
     result.ttl_ms, result.cache_scope = cache.wire["ttl_ms"], cache.wire["cache_scope"]
@@ -296,22 +315,31 @@ def _position(cursor: str, size: int) -> int:
 
 
 def failure(runtime: Runtime, call: events.Call, error: BaseException) -> events.Answer | events.Failure:
-    """What the client sees of an exception."""
+    """What the client sees of an exception, even of one that cannot be shown because its own text raises."""
     error = innermost(error)
     if isinstance(error, McpError):
         return events.Failure(call, error)
+    try:
+        text = _text(runtime, call, error)
+    except Exception as broken:
+        report("%s failed with an error that cannot be shown", call.method.name, error=broken)
+        text = "Internal error"
     if isinstance(call.params, types.CallToolParams):
-        text = _tool_failure(runtime, call, error)
         return events.Answer(call, types.CallToolResult(content=[types.TextContent(text)], is_error=True))
-    if isinstance(error, ToolError):
-        return events.Failure(call, InternalError(str(error)))
-    return events.Failure(call, InternalError(_internal(runtime, call, error)))
+    return events.Failure(call, InternalError(text))
 
 
-def _tool_failure(runtime: Runtime, call: events.Call, error: BaseException) -> str:
-    assert isinstance(call.params, types.CallToolParams)
+def report(message: str, *arguments: object, error: BaseException | None) -> None:
+    """Log an error. A log that cannot be written must not end the server: a handler may have closed it."""
+    with contextlib.suppress(Exception):
+        _log.error(message, *arguments, exc_info=error)
+
+
+def _text(runtime: Runtime, call: events.Call, error: BaseException) -> str:
     if isinstance(error, ToolError):
         return str(error)
+    if not isinstance(call.params, types.CallToolParams):
+        return _internal(runtime, call, error)
     if isinstance(error, ArgumentError):
         return f"Invalid arguments for tool '{call.params.name}': {error}"
     if isinstance(error, TimedOut):
@@ -326,13 +354,13 @@ def _internal(runtime: Runtime, call: events.Call, error: BaseException) -> str:
     reference = os.urandom(3).hex()
     shown = str(error) if isinstance(error, BadResult | TimedOut) else _advice(error)
     name = getattr(call.params, "name", None) or getattr(call.params, "uri", None) or ""
-    _log.error(
+    report(
         "%s %s failed (ref %s)%s",
         call.method.name,
         name,
         reference,
         f": {shown}" if shown else "",
-        exc_info=None if isinstance(error, BadResult | TimedOut) else from_user_code(error),
+        error=None if isinstance(error, BadResult | TimedOut) else from_user_code(error),
     )
     if shown is None and runtime.app.debug:
         shown = f"{type(error).__name__}: {error}"

@@ -111,6 +111,9 @@ _LACKS: dict[str, dict[type[Struct], dict[str, None]]] = {
 }
 
 
+_NO_ANNOTATIONS = types.Annotations()
+
+
 def narrow(value: _T, revision: str, *, wrap: bool = False) -> _T:
     """`value`, a result or another object of `types`, as `revision` can receive it; the original stays as it
     is.
@@ -175,4 +178,5 @@ def _narrow_fields(value: Any, revision: str) -> Any:
         name: _narrow_fields(getattr(value, name), revision) for name in _CHILDREN.get(type(value), ())
     }
     changes.update(_LACKS[revision].get(type(value), {}))
-    return structs.replace(value, **changes) if changes else value
+    narrowed = structs.replace(value, **changes) if changes else value
+    return None if narrowed == _NO_ANNOTATIONS else narrowed
