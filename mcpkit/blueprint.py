@@ -8,5 +8,6 @@ from mcpkit.scaffold import Scaffold
 class Blueprint(Scaffold):
     """A set of tools, resources and prompts to register with an app: `app.register(github)`.
 
-    A tool `search` of `Blueprint("github")` becomes `github_search`. What is decorated after that is an error.
+    A tool `search` of `Blueprint("github")` becomes `github_search`. What is decorated after that is an
+    error.
     """

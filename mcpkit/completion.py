@@ -42,8 +42,7 @@ def completers(signature: Signature) -> dict[str, Completer]:
 
 def _completer(parameter: Parameter) -> Completer | None:
     if parameter.complete is not None:
-        handler = Handler(parameter.complete.fn)
-        handler.resolve()
+        handler = _handler(parameter.complete.fn, parameter.name)
         if not 1 <= len(handler.signature.parameters) <= 2:
             raise TypeError(
                 f"the completion of '{parameter.name}' takes what is typed so far, and optionally the other arguments."
@@ -51,6 +50,15 @@ def _completer(parameter: Parameter) -> Completer | None:
         return Completer(handler, ())
     choices = tuple(_choices(parameter.schema))
     return Completer(None, choices) if choices else None
+
+
+def _handler(fn: Any, name: str) -> Handler:
+    try:
+        handler = Handler(fn, yields=True)
+        handler.resolve()
+    except TypeError as error:
+        raise TypeError(f"the completion of '{name}': {error}") from None
+    return handler
 
 
 def _choices(schema: Mapping[str, Any]) -> Iterable[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mcpkit.checks import check_wire
 from mcpkit.meta import check_meta
 from mcpkit.protocol import types
 from mcpkit.protocol.types import Annotations, ContentBlock, Icon, Role
@@ -45,7 +46,7 @@ class Text(Block):
     """A block of text."""
 
     def __init__(self, text: str, annotations: Annotations | None = None) -> None:
-        self.wire = types.TextContent(text, annotations)
+        self.wire = check_wire(types.TextContent(plain(text), annotations))
 
 
 class Image(Block):
@@ -62,7 +63,7 @@ class Image(Block):
         annotations: Annotations | None = None,
     ) -> None:
         data, mime_type = _read(data_or_path, mime_type, _image_type)
-        self.wire = types.ImageContent(data, mime_type, annotations)
+        self.wire = check_wire(types.ImageContent(data, mime_type, annotations))
 
 
 class Audio(Block):
@@ -75,7 +76,7 @@ class Audio(Block):
         annotations: Annotations | None = None,
     ) -> None:
         data, mime_type = _read(data_or_path, mime_type, _audio_type)
-        self.wire = types.AudioContent(data, mime_type, annotations)
+        self.wire = check_wire(types.AudioContent(data, mime_type, annotations))
 
 
 class ResourceLink(Block):
@@ -95,7 +96,8 @@ class ResourceLink(Block):
         annotations: Annotations | None = None,
     ) -> None:
         name = name or uri.rstrip("/").rpartition("/")[2] or uri
-        self.wire = types.ResourceLinkContent(uri, name, title, description, mime_type, size, annotations)
+        link = types.ResourceLinkContent(uri, name, title, description, mime_type, size, annotations)
+        self.wire = check_wire(link)
 
 
 class EmbeddedResource(Block):
@@ -115,7 +117,7 @@ class EmbeddedResource(Block):
         if (text is None) == (blob is None):
             raise ValueError(f"EmbeddedResource({uri!r}) needs either text= or blob=")
         self.contents = types.ResourceContents(uri, mime_type, text, blob)
-        self.wire = types.EmbeddedResourceContent(self.contents, annotations)
+        self.wire = check_wire(types.EmbeddedResourceContent(self.contents, annotations))
 
 
 class ToolResult:
@@ -173,29 +175,55 @@ class PromptResult:
         self.messages = messages
 
 
+def plain(text: Any) -> Any:
+    """What a string of a subclass is in itself; anything else as it is."""
+    return str.__str__(text) if isinstance(text, str) else text
+
+
+def is_block_type(cls: Any) -> bool:
+    """Whether values of the type are content: our blocks, and what shows itself as a PNG (Pillow's images)."""
+    return isinstance(cls, type) and (issubclass(cls, Block) or hasattr(cls, "_repr_png_"))
+
+
+def is_block(value: Any) -> bool:
+    """Whether `block` takes it."""
+    return isinstance(value, str) or is_block_type(type(value))
+
+
 def block(value: Any) -> ContentBlock:
-    """What is sent for a string or a block. Raises TypeError for anything else."""
+    """What is sent for a string, a block, or an image of another library. Raises TypeError for anything else."""
     if isinstance(value, str):
-        return types.TextContent(value)
+        return types.TextContent(plain(value))
     if isinstance(value, Block):
         return value.wire
+    if is_block_type(type(value)):
+        return _png(value)
     raise TypeError(f"content is a string or a block such as Text or Image, not {type(value).__name__}")
+
+
+def _png(value: Any) -> ContentBlock:
+    data = value._repr_png_()
+    if not isinstance(data, bytes):
+        raise TypeError(
+            f"this {type(value).__name__} cannot be written as PNG: pass its bytes to mcpkit's Image"
+        )
+    return types.ImageContent(data, "image/png")
 
 
 def blocks(value: Any) -> list[ContentBlock]:
     """What is sent for content: nothing, one string or block, or an iterable of them."""
     if value is None:
         return []
-    if isinstance(value, str | Block):
+    if is_block(value):
         return [block(value)]
     return [block(item) for item in value]
 
 
 def messages(value: Any) -> list[types.PromptMessage]:
     """What is sent for the messages of a prompt; a string is a message from the user."""
-    if isinstance(value, str | Message | Block):
+    if isinstance(value, Message) or is_block(value):
         value = [value]
-    if not isinstance(value, Iterable):
+    if not isinstance(value, Iterable) or isinstance(value, Mapping | bytes):
         raise TypeError(f"a prompt returns a string, a Message or a list of them, not {type(value).__name__}")
     return [item.wire if isinstance(item, Message) else user(item).wire for item in value]
 

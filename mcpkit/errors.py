@@ -13,6 +13,10 @@ class ToolError(Exception):
     """
 
 
+class AnswerMisfit(Exception):
+    """A client's answer to a form did not fit, however often it was asked."""
+
+
 class ArgumentError(ValueError):
     """Arguments do not fit. `problems` has a line for each: the argument, what is expected, never the value."""
 
@@ -33,7 +37,10 @@ def from_user_code(error: BaseException) -> BaseException:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _MACHINERY:
         trace = trace.tb_next
-    return error if trace is None else error.with_traceback(trace)
+    shows_itself = isinstance(
+        error, SyntaxError
+    )  # with its file and line, and without any frame of the script
+    return error if trace is None and not shows_itself else error.with_traceback(trace)
 
 
 _MACHINERY = ("mcpkit", "trio", "outcome", "importlib")

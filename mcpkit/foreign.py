@@ -1,7 +1,11 @@
-"""Types of other libraries: pydantic models, known by their methods and never imported."""
+"""Types of other libraries: pydantic models and numpy's arrays and scalars, known by their methods and never
+imported.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
 
@@ -33,7 +37,46 @@ def to_builtins(value: Any) -> Any:
     """Msgspec's `enc_hook`. Raises TypeError for a value without a JSON form."""
     if is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
+    for base, plain in _PLAIN.items():
+        if isinstance(value, base):
+            return plain(value)
+    if hasattr(value, "dtype") and hasattr(value, "tolist"):
+        return value.tolist()
     raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
+
+
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    bytes: bytes,
+}
+"""What a value of a subclass of a builtin type is in itself; msgspec takes only the builtin types."""
+
+
+class Models:
+    """The two hooks for one value, with pydantic models taken to be valid: what was written from a model is
+    not validated again. `found` tells whether there were any.
+    """
+
+    def __init__(self) -> None:
+        self._written: deque[Any] = deque()
+        self.found = False
+
+    def to_builtins(self, value: Any) -> Any:
+        """`enc_hook`."""
+        plain = to_builtins(value)
+        if is_model(type(value)):
+            self._written.append(plain)
+        return plain
+
+    def from_builtins(self, cls: Any, value: Any) -> Any:
+        """`dec_hook`. Models are read in the order in which they were written."""
+        if is_model(cls) and self._written and self._written[0] == value:
+            self._written.popleft()
+            self.found = True
+            return cls.model_construct()
+        return from_builtins(cls, value)
 
 
 def _problems(error: Any) -> str:
@@ -74,13 +117,16 @@ def _shape(
             return {"$ref": f"#/$defs/{name}", **rest}
         return _shape({**nested[name], **rest}, nested, definitions, (*inside, name), output)
     shaped = {
-        key: value for key, value in node.items() if key != "title" and not (output and key == "default")
+        key: value for key, value in node.items() if key not in _DROPPED and not (output and key == "default")
     }
     for key in shaped.keys() - _VALUES:
         shape = _properties if key == "properties" else _shape
         shaped[key] = shape(node[key], nested, definitions, inside, output)
     return shaped
 
+
+_DROPPED = {"title", "discriminator"}
+"""Generated titles, and what refers to definitions that are in-lined."""
 
 _VALUES = {"default", "examples", "enum", "const", "required"}
 """Keywords that hold values, not schemas."""

@@ -21,16 +21,28 @@ _INJECTABLE = (Context, SyncContext)
 
 class Handler:
     """A function with its signature, which is read by `resolve`. `raw`: it takes its arguments as one object,
-    undescribed.
+    undescribed. `yields`: it may be a generator, def or async def, whose values are its result, as a list.
+
+    Raises TypeError for what cannot be called so.
     """
 
     def __init__(
-        self, fn: Callable[..., Any], *, inline: bool = False, loop: str | None = None, raw: bool = False
+        self,
+        fn: Callable[..., Any],
+        *,
+        inline: bool = False,
+        loop: str | None = None,
+        raw: bool = False,
+        yields: bool = False,
     ) -> None:
         if not callable(fn):
-            raise TypeError(f"a handler must be callable, not {fn!r}")
-        self.fn = fn
-        self.mode = _mode(fn, inline, loop)
+            raise TypeError(f"a handler is a function, a method or a callable object, not {fn!r}.")
+        if inspect.isclass(fn):
+            raise TypeError(
+                f"it is a class: register an instance that can be called, {fn.__name__}(), or a method."
+            )
+        self.mode = _mode(fn, inline, loop, yields)
+        self.fn = _collecting(fn) if yields else fn
         self._raw = raw
         self._frames = enclosing_frames(fn)
         self._signature: Signature | None = None
@@ -70,11 +82,12 @@ class Handler:
         self._frames = []  # they keep every local of the script alive
 
 
-def _mode(fn: Callable[..., Any], inline: bool, loop: str | None) -> Mode:
+def _mode(fn: Callable[..., Any], inline: bool, loop: str | None, yields: bool) -> Mode:
     written = innermost(fn)
-    if inspect.isasyncgenfunction(written) or inspect.isgeneratorfunction(written):
+    streams = inspect.isasyncgenfunction(written)
+    if (streams or inspect.isgeneratorfunction(written)) and not yields:
         raise TypeError("it is a generator, which would send nothing: return a list of what it yields.")
-    is_async = inspect.iscoroutinefunction(written)
+    is_async = streams or inspect.iscoroutinefunction(written)
     if loop not in (None, "asyncio") or (loop == "asyncio" and not is_async):
         raise TypeError('loop= takes only "asyncio", and only for an async def.')
     if is_async and inline:
@@ -82,3 +95,18 @@ def _mode(fn: Callable[..., Any], inline: bool, loop: str | None) -> Mode:
     if is_async:
         return "asyncio" if loop else "task"
     return "inline" if inline else "thread"
+
+
+def _collecting(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn`, with a list in place of a generator, so that its body runs where the handler runs."""
+    written = innermost(fn)
+    if inspect.isasyncgenfunction(written):
+
+        @functools.wraps(fn)
+        async def collect(*args: Any, **kwargs: Any) -> list[Any]:
+            return [item async for item in fn(*args, **kwargs)]
+
+        return collect
+    if inspect.isgeneratorfunction(written):
+        return functools.wraps(fn)(lambda *args, **kwargs: list(fn(*args, **kwargs)))
+    return fn

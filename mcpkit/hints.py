@@ -176,3 +176,54 @@ def substitute(hint: Any, bound: dict[Any, Any]) -> Any:
     if not parameters or inspect.isclass(hint):
         return hint
     return hint[tuple(bound.get(parameter, parameter) for parameter in parameters)]
+
+
+# -- Wrappers and unions -----------------------------------------------------------------
+
+_WRAPPERS = (typing.Final, typing.ClassVar, typing.Required, typing.NotRequired)
+
+
+def unwrap(hint: Any) -> Any:
+    """Without the wrappers that JSON does not see: NewType, Final, Required and the like."""
+    while True:
+        if typing.get_origin(hint) in _WRAPPERS or "ReadOnly" in str(typing.get_origin(hint)):
+            hint = typing.get_args(hint)[0]
+        elif (supertype := getattr(hint, "__supertype__", None)) is not None:
+            hint = supertype
+        else:
+            return hint
+
+
+def without_none(hint: Any) -> Any:
+    """`T` for `T | None`, `Annotated[T, …]` for `Annotated[T | None, …]`; `hint` itself where there is no
+    None.
+    """
+    if typing.get_origin(hint) is typing.Annotated:
+        inner, *metadata = typing.get_args(hint)
+        rest = without_none(inner)
+        return hint if rest is inner else typing.Annotated[(rest, *metadata)]
+    members = union_members(hint)
+    if None not in members or len(members) == 1:
+        return hint
+    return typing.Union[tuple(member for member in members if member is not None)]  # noqa: UP007 - at run time
+
+
+def bounds_inside(hint: Any) -> Any:
+    """`hint` as msgspec takes it: bounds on a union (`Annotated[int | None, Param(ge=1)]`) go to the members
+    that they bind.
+    """
+    if typing.get_origin(hint) is not typing.Annotated:
+        return hint
+    inner, *metadata = typing.get_args(hint)
+    options = union_members(inner)
+    if len(options) < 2:
+        return hint
+    bound = [typing.Annotated[(option, *metadata)] for option in options if option is not None]
+    return typing.Union[(*bound, *([None] if None in options else []))]  # built at run time
+
+
+def union_members(hint: Any) -> tuple[Any, ...]:
+    """The members of a union, None as None; a hint that is no union is its own only member."""
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    members = typing.get_args(hint) if is_union else (hint,)
+    return tuple(None if member is type(None) else member for member in members)

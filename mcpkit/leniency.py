@@ -42,7 +42,7 @@ def coerce(value: Any, schema: _Schema, definitions: dict[str, _Schema], depth: 
     ):
         return int(value)
     if isinstance(value, dict):
-        return _coerce_members(value, _only(options, "object"), definitions, depth)
+        return _coerce_members(value, _meant(options, value), definitions, depth)
     if isinstance(value, list):
         return _coerce_items(value, _only(options, "array"), definitions, depth)
     return value
@@ -52,9 +52,10 @@ def _options(schema: _Schema, definitions: dict[str, _Schema]) -> Iterable[_Sche
     reference = schema.get("$ref")
     if isinstance(reference, str):
         schema = definitions.get(reference.rpartition("/")[2], {})
-    for option in schema.get("anyOf") or ():
+    alternatives = schema.get("anyOf") or schema.get("oneOf")
+    for option in alternatives or ():
         yield from _options(option, definitions)
-    if "anyOf" not in schema:
+    if not alternatives:
         yield schema
 
 
@@ -101,6 +102,17 @@ def _only(options: list[_Schema], kind: str) -> _Schema:
     return matching[0] if len(matching) == 1 else {}
 
 
+def _meant(options: list[_Schema], value: dict[str, Any]) -> _Schema:
+    """The one option for an object; of several, the one whose tag it has."""
+    tagged = [option for option in options if _has_tag(option, value)]
+    return _only(tagged or options, "object")
+
+
+def _has_tag(option: _Schema, value: dict[str, Any]) -> bool:
+    members = option.get("properties", {}).items()
+    return any("const" in member and value.get(name) == member["const"] for name, member in members)
+
+
 def _coerce_members(
     value: dict[str, Any], schema: _Schema, definitions: dict[str, _Schema], depth: int
 ) -> dict[str, Any]:
@@ -135,8 +147,15 @@ _JSON_NAMES = {
     "object": "object",
     "null": "null",
     "bytes": "base64 string",
+    "datetime": "date-time string",
+    "date": "date string",
+    "time": "time string",
+    "duration": "duration string",
+    "uuid": "UUID string",
+    "decimal": "decimal string",
 }
 _TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
+_PLACE = re.compile(r" - at (`key` in )?`\$([^`]*)`$")
 _SEGMENT = re.compile(r"\.([^.\[\]]+)|\[(\.\.\.|\d+)\]")
 
 
@@ -144,12 +163,14 @@ def explain(error: Exception, name: str, schema: _Schema, definitions: dict[str,
     """One line for a failed argument: "`order.items[0].qty`: expected integer, got string"."""
     if isinstance(error, RecursionError):
         return f"`{name}`: nested too deeply"
-    text, _, path = str(error).partition(" - at `$")
-    path = path.rstrip("`")
-    if text.startswith("Invalid enum value"):
-        text = _allowed(_at(path, schema, definitions), definitions)
+    text = str(error)
+    place = _PLACE.search(text)
+    key, path = (place[1], place[2]) if place is not None else (None, "")
+    text = text[: place.start()] if place is not None else text
+    if text.startswith(("Invalid enum value", "Invalid value")):  # they go on with the value
+        text = _allowed(_at(path, schema, definitions), definitions, "propertyNames" if key else None)
     text = _TYPES.sub(_in_json_terms, text)
-    return f"`{name}{path}`: {text[:1].lower() + text[1:]}"
+    return f"`{name}{path}`: {'wrong key: ' if key else ''}{text[:1].lower() + text[1:]}"
 
 
 def _in_json_terms(match: re.Match[str]) -> str:
@@ -159,8 +180,8 @@ def _in_json_terms(match: re.Match[str]) -> str:
 
 def _at(path: str, schema: _Schema, definitions: dict[str, _Schema]) -> _Schema:
     for name, index in _SEGMENT.findall(path):
-        options = list(_options(schema, definitions))
-        schema = next((found for option in options if (found := _child(option, name, index)) is not None), {})
+        children = [_child(option, name, index) for option in _options(schema, definitions)]
+        schema = {"anyOf": [child for child in children if child is not None] or [{}]}
     return schema
 
 
@@ -174,8 +195,10 @@ def _child(option: _Schema, name: str, index: str) -> _Schema | None:
     return found if isinstance(found, dict) else None
 
 
-def _allowed(schema: _Schema, definitions: dict[str, _Schema]) -> str:
+def _allowed(schema: _Schema, definitions: dict[str, _Schema], part: str | None) -> str:
     values: list[Any] = []
     for option in _options(schema, definitions):
-        values += option.get("enum", ()) or ([option["const"]] if "const" in option else [])
-    return "expected one of: " + ", ".join(map(str, values)) if values else "not one of the allowed values"
+        listed = option.get(part, {}) if part is not None else option
+        values += listed.get("enum", ()) or ([listed["const"]] if "const" in listed else [])
+    names = [value if isinstance(value, str) else msgspec.json.encode(value).decode() for value in values]
+    return "expected one of: " + ", ".join(names) if names else "not one of the allowed values"

@@ -9,26 +9,24 @@ from __future__ import annotations
 import copy
 import inspect
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from mcpkit import validation
+from mcpkit import checks, validation
 from mcpkit.completion import Completer, completers
+from mcpkit.content import is_block_type
 from mcpkit.errors import ArgumentError
+from mcpkit.fields import MISSING
 from mcpkit.handler import Handler
 from mcpkit.meta import check_meta
 from mcpkit.output import Output
 from mcpkit.protocol import headers, types
 from mcpkit.protocol.uritemplate import UriTemplate, is_template
-from mcpkit.schema import MISSING, Schema
+from mcpkit.schema import Schema
 from mcpkit.signature import Parameter, Values
-
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_SAFE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Cache(Struct, frozen=True):
@@ -70,9 +68,10 @@ class Record:
         loop: Literal["asyncio"] | None = None,
         raw: bool = False,
     ) -> None:
-        with self._named(name or getattr(fn, "__name__", "?")):
+        with self._named(str(name or getattr(fn, "__name__", "?"))):
             self.handler = Handler(fn, inline=inline, loop=loop, raw=raw)
-            self.name = name or self.handler.name
+            self.name = self.handler.name if name is None else name
+            checks.check_options(name, timeout, meta)
             self.meta = check_meta(meta)
         self.title = title
         self.icons = list(icons) or None
@@ -110,6 +109,8 @@ class Record:
                 if not final:
                     return
                 raise TypeError(_undefined(error)) from None
+            except (SyntaxError, AttributeError) as error:
+                raise TypeError(f"its annotations cannot be read as types: {error}.") from None
         self.resolved = True
 
     def _resolve(self) -> None:
@@ -127,7 +128,8 @@ class _Named:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, TypeError | ValueError):
-            raise type(error)(f"{self._label}: {error}") from None
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{self._label}: {error}") from None
 
 
 def _undefined(error: NameError) -> str:
@@ -158,9 +160,9 @@ class Tool(Record):
     ) -> None:
         super().__init__(fn, raw=input_schema is not None, **options)
         with self._named():
-            _check_tool_name(self.name)
+            checks.check_tool_name(self.name)
             if input_schema is not None:
-                _check_root(input_schema)
+                checks.check_root(input_schema)
         self._hints = types.ToolAnnotations(None, read_only, destructive, idempotent, open_world)
         self._input_schema = input_schema
         self._output_schema = output_schema
@@ -171,7 +173,7 @@ class Tool(Record):
             self._decode = _raw_decoder(self.handler, self._input_schema)
         signature = self.handler.signature
         schema = self._input_schema if self._input_schema is not None else signature.schema
-        headers.check_schema(schema)
+        self.mirrored = headers.check_schema(schema)
         self.output = Output(signature.returns, self._output_schema)
         self.definition = types.Tool(
             self.name,
@@ -183,6 +185,7 @@ class Tool(Record):
             annotations=self._hints if self._hints != types.ToolAnnotations() else None,
             meta=self.meta,
         )
+        checks.check_wire(self.definition)
 
     def decode(self, arguments: msgspec.Raw | msgspec.UnsetType) -> Values:
         """The values for the function. Raises `ArgumentError`."""
@@ -213,14 +216,14 @@ class Resource(Record):
         self.uri = uri
         super().__init__(fn, **options)
         with self._named():
-            _check_uri(uri)
+            checks.check_uri(uri)
             self.template = UriTemplate(uri) if is_template(uri) else None
             if list is not None and self.template is None:
                 raise TypeError("list= enumerates the members of a template, and its URI is none.")
+            self.lister = None if list is None else Handler(list, yields=True)
         self.annotations = annotations
         self.size = size
         self.cache = cache
-        self.lister = None if list is None else Handler(list)
         self._mime_type = mime_type
 
     @property
@@ -232,13 +235,10 @@ class Resource(Record):
     def mime_type(self) -> str | None:
         """As given, else what the return annotation says."""
         returns = self.handler.signature.returns
-        if self._mime_type is not None or returns is MISSING or returns is Any:
+        if self._mime_type is not None or returns in (MISSING, Any) or is_block_type(returns):
             return self._mime_type
-        return (
-            _MIME_TYPES.get(returns, "application/json")
-            if inspect.isclass(returns) or returns is None
-            else "application/json"
-        )
+        named = inspect.isclass(returns) or returns is None
+        return _MIME_TYPES.get(returns, "application/json") if named else "application/json"
 
     def _resolve(self) -> None:
         names = self.template.names if self.template is not None else ()
@@ -254,11 +254,17 @@ class Resource(Record):
         if self.lister is not None:
             self.lister.resolve()
         self.completers = completers(self.handler.signature)
+        checks.check_wire(self.entry() if self.template is None else self.template_entry())
 
     def entry(self, values: Mapping[str, Any] | None = None) -> types.Resource:
         """As listed; for a template, the member with these values."""
         uri, name = self.uri, self.name
         if values is not None and self.template is not None:
+            strange = [key for key in values if key not in self.template.names]
+            if strange:
+                raise ValueError(
+                    f"list= of {self.uri!r} names {strange[0]!r}, which is no variable of the template"
+                )
             uri, name = self.template.expand(values), "/".join(map(str, values.values()))
         return types.Resource(
             uri,
@@ -301,6 +307,7 @@ class Prompt(Record):
         self.definition = types.Prompt(
             self.name, self.title, self.description, arguments or None, icons=self.icons, meta=self.meta
         )
+        checks.check_wire(self.definition)
 
 
 def _prompt_argument(parameter: Parameter) -> types.PromptArgument:
@@ -317,13 +324,18 @@ _R = TypeVar("_R", bound=Record)
 
 
 class Registry:
-    """All records, each under its name or URI, in the order of registration."""
+    """All records, each under its name or URI, in the order of registration.
+
+    A handler in a thread may add and remove while others are listed: whoever iterates takes a copy, in one go.
+    """
 
     def __init__(self) -> None:
         self.tools: dict[str, Tool] = {}
         self.resources: dict[str, Resource] = {}
         self.templates: dict[str, Resource] = {}
         self.prompts: dict[str, Prompt] = {}
+        self.on_change: Callable[[str], None] = lambda kind: None
+        """Told the kind of a record that came or went."""
         self._serving = False
         self._merged = False
 
@@ -343,6 +355,20 @@ class Registry:
             )
         record.resolve(final=self._serving)
         shelf[record.label] = record
+        self.on_change(record.kind)
+
+    def remove(self, kind: str, name: str) -> None:
+        """Take a record away, by its kind ("tool", "prompt" or "resource") and its name or URI. Raises
+        KeyError when there is none.
+        """
+        shelves: dict[str, list[dict[str, Any]]] = {
+            "tool": [self.tools],
+            "prompt": [self.prompts],
+            "resource": [self.resources, self.templates],
+        }
+        shelf = next((shelf for shelf in shelves[kind] if name in shelf), shelves[kind][0])
+        del shelf[name]
+        self.on_change(kind)
 
     def merge(self, other: Registry, rename: Callable[[str], str]) -> None:
         """Register what another registry holds, tools and prompts under new names."""
@@ -359,13 +385,13 @@ class Registry:
         """Resolve what waits for names, before serving. Raises TypeError for names that do not exist."""
         self._serving = True
         for shelf in (self.tools, self.resources, self.templates, self.prompts):
-            for record in shelf.values():
+            for record in tuple(shelf.values()):
                 record.resolve(final=True)
 
     @property
     def listers(self) -> list[Resource]:
         """The templates that enumerate their members."""
-        return [record for record in self.templates.values() if record.lister is not None]
+        return [record for record in tuple(self.templates.values()) if record.lister is not None]
 
     @property
     def completes(self) -> bool:
@@ -382,7 +408,7 @@ class Registry:
         exact = self.resources.get(uri)
         if exact is not None:
             return exact, {}
-        for record in self.templates.values():
+        for record in tuple(self.templates.values()):
             assert record.template is not None
             values = record.template.match(uri)
             if values is not None and not (uri[:5].lower() == "file:" and _climbs(values)):
@@ -416,48 +442,9 @@ def _renamed(record: _R, name: str) -> _R:
         record.name = name
         record.resolved = False
     if isinstance(record, Tool):
-        _check_tool_name(name)
+        with record._named():
+            checks.check_tool_name(name)
     return record
-
-
-# -- Checks ------------------------------------------------------------------------------
-
-
-def _check_tool_name(name: str) -> None:
-    """Source: MCP 2025-11-25, "Tool Names"; the narrower rule is that of the model APIs behind the clients."""
-    if not _TOOL_NAME.fullmatch(name):
-        raise ValueError(
-            "a tool's name is 1 to 128 letters, digits, '_', '-' and '.': give it another with name="
-        )
-    if not _SAFE_NAME.fullmatch(name):
-        warnings.warn(
-            f"tool {name!r}: some clients rename or drop tools whose names are longer than 64 characters or hold a dot",
-            stacklevel=_user_level(),
-        )
-
-
-def _user_level() -> int:
-    """The level of the first caller outside this package, for warnings."""
-    frame = inspect.currentframe()
-    level = 0
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "mcpkit":
-        frame, level = frame.f_back, level + 1
-    return level
-
-
-def _check_root(schema: Schema) -> None:
-    if not isinstance(schema, dict) or schema.get("type") != "object":
-        raise ValueError('input_schema needs "type": "object" at its root')
-    if schema.keys() & {"anyOf", "oneOf"}:
-        warnings.warn(
-            "input_schema has anyOf or oneOf at its root: Claude Code drops such a tool",
-            stacklevel=_user_level(),
-        )
-
-
-def _check_uri(uri: str) -> None:
-    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
-        raise ValueError("a resource's URI starts with a scheme, like 'docs://'")
 
 
 def _raw_decoder(handler: Handler, schema: Schema) -> Callable[[Any], Values]:

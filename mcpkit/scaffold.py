@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from mcpkit.context import Context, SyncContext
@@ -120,7 +120,7 @@ class Scaffold:
         Raises like `tool`.
         """
         if callable(target):
-            self.add_resource(target, _derived_uri(target))
+            self.add_resource(target, _derived_uri(target), **options)
             return target
 
         def decorate(fn: F) -> F:
@@ -133,34 +133,46 @@ class Scaffold:
 
     def add_tool(self, fn: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """Register a function, method, partial or callable object as a tool; see `tool`."""
+        _check_known("tool", fn, options, ToolOptions)
         self.registry.add(Tool(fn, **options))
 
     def add_prompt(self, fn: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
         """Register a function as a prompt; see `prompt`."""
+        _check_known("prompt", fn, options, PromptOptions)
         self.registry.add(Prompt(fn, **options))
 
     def add_resource(self, fn: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]) -> None:
         """Register a function as a resource; see `resource`."""
+        _check_known("resource", fn, options, ResourceOptions)
         self.registry.add(Resource(fn, uri, **options))
 
     def remove_tool(self, name: str) -> None:
         """Take a tool away. Raises KeyError when there is none of that name."""
-        del self.registry.tools[name]
+        self.registry.remove("tool", name)
 
     def remove_prompt(self, name: str) -> None:
         """Take a prompt away. Raises KeyError when there is none of that name."""
-        del self.registry.prompts[name]
+        self.registry.remove("prompt", name)
 
     def remove_resource(self, uri: str) -> None:
         """Take a resource or a template away, by the URI that it was registered with. Raises KeyError when
         there is none.
         """
-        del (self.registry.resources if uri in self.registry.resources else self.registry.templates)[uri]
+        self.registry.remove("resource", uri)
+
+
+def _check_known(kind: str, fn: Any, options: Mapping[str, Any], known: type) -> None:
+    unknown = [name for name in options if name not in known.__annotations__]
+    if unknown:
+        label = getattr(fn, "__name__", "?")
+        raise TypeError(
+            f"{kind} '{label}': there is no option '{unknown[0]}'. There are {', '.join(known.__annotations__)}."
+        )
 
 
 def _decorate(add: Callable[..., None], target: Any, options: dict[str, Any]) -> Any:
     if callable(target):
-        add(target)
+        add(target, **options)
         return target
     if target is not None:
         options["name"] = target

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import collections
 import collections.abc
-import dataclasses
 import datetime
 import decimal
 import enum
@@ -25,16 +24,16 @@ import re
 import types
 import typing
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
 from mcpkit import foreign
-from mcpkit.hints import class_hints
+from mcpkit.fields import MISSING, Field, members
+from mcpkit.hints import unwrap, without_none
 
 Schema = dict[str, Any]
-MISSING: Any = inspect.Parameter.empty
 
 _SCALARS: dict[Any, Schema] = {
     Any: {},
@@ -82,27 +81,18 @@ _LENGTHS = {
     "object": ("minProperties", "maxProperties"),
 }
 _LITERAL_TYPES = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
-_WRAPPERS = (typing.Final, typing.ClassVar, typing.Required, typing.NotRequired)
 
 
 class Unrepresentable(TypeError):
-    """A type without a JSON form. `kind` names it; `advice` says what to use instead."""
-
-    def __init__(self, kind: Any, advice: str = "Use a Struct, a dataclass or a builtin type") -> None:
-        self.kind = kind if isinstance(kind, str) else getattr(kind, "__name__", None) or str(kind)
-        self.advice = advice
-        super().__init__(f"{self.kind} has no JSON form. {advice}.")
-
-
-class Field(NamedTuple):
-    """A member of an object type: its name in JSON, its hint, and its default (MISSING when it is required or
-    has none to show).
+    """A type without a JSON form. `kind` names it; `advice` says what to use instead. `is_unknown` means that
+    the advice is no more than general.
     """
 
-    name: str
-    hint: Any
-    required: bool
-    default: Any = MISSING
+    def __init__(self, kind: Any, advice: str | None = None) -> None:
+        self.kind = kind if isinstance(kind, str) else getattr(kind, "__name__", None) or str(kind)
+        self.is_unknown = advice is None
+        self.advice = advice or "Use a Struct, a dataclass or a builtin type"
+        super().__init__(f"{self.kind} has no JSON form. {self.advice}.")
 
 
 def input_schema(hint: Any) -> Schema:
@@ -146,10 +136,11 @@ class _Describer:
         self._output = output
         self.definitions: dict[str, Schema] = {}
         self._open: dict[Any, str] = {}
+        self._defined: dict[Any, str] = {}
         self._recursive: set[str] = set()
 
     def describe(self, hint: Any) -> Schema:
-        hint = _unwrap(hint)
+        hint = unwrap(hint)
         if isinstance(hint, typing.TypeVar):
             return self.describe(hint.__bound__) if hint.__bound__ is not None else {}
         if typing.get_origin(hint) is typing.Annotated:
@@ -226,9 +217,9 @@ class _Describer:
             return _enum(cls)
         if foreign.is_model(cls):
             return foreign.model_schema(cls, output=self._output, definitions=self.definitions)
-        fields = _fields(hint, cls)
+        fields = members(hint, cls)
         if fields is None:
-            raise Unrepresentable(cls, _ADVICE.get(cls, "Use a Struct, a dataclass or a builtin type"))
+            raise Unrepresentable(cls, _ADVICE.get(cls))
         return self._named(hint, cls.__name__, lambda: self._record(cls, fields))
 
     def _named(self, hint: Any, name: str, build: Callable[[], Schema]) -> Schema:
@@ -236,14 +227,15 @@ class _Describer:
         if hint in self._open:
             self._recursive.add(self._open[hint])
             return {"$ref": f"#/$defs/{self._open[hint]}"}
+        if hint in self._defined:
+            return {"$ref": f"#/$defs/{self._defined[hint]}"}
         known = self._open[hint] = self._free_name(name)
-        if known in self.definitions:
-            return {"$ref": f"#/$defs/{known}"}
         schema = build()
         del self._open[hint]
         if known not in self._recursive:
             return schema
         self.definitions[known] = schema
+        self._defined[hint] = known
         return {"$ref": f"#/$defs/{known}"}
 
     def _free_name(self, name: str) -> str:
@@ -253,9 +245,9 @@ class _Describer:
     def _record(self, cls: type, fields: Iterable[Field]) -> Schema:
         config = getattr(cls, "__struct_config__", None)
         if getattr(config, "array_like", False) or issubclass(cls, tuple):
-            members = list(fields)
-            required = sum(member.required for member in members)
-            schema = _fixed_array([self.describe(member.hint) for member in members], required)
+            listed = list(fields)
+            required = sum(member.required for member in listed)
+            schema = _fixed_array([self.describe(member.hint) for member in listed], required)
         else:
             schema = self.object(
                 fields,
@@ -298,7 +290,7 @@ class _Describer:
         return schema
 
 
-_ADVICE: dict[type, str] = {
+_ADVICE: dict[Any, str] = {
     **dict.fromkeys(
         (collections.abc.Iterable, collections.abc.Iterator, collections.abc.Generator), "Use a list"
     ),
@@ -310,63 +302,23 @@ _ADVICE: dict[type, str] = {
 }
 
 
-def _unwrap(hint: Any) -> Any:
-    """Without the wrappers that JSON does not see: NewType, Final, Required and the like."""
-    while True:
-        if typing.get_origin(hint) in _WRAPPERS or "ReadOnly" in str(typing.get_origin(hint)):
-            hint = typing.get_args(hint)[0]
-        elif (supertype := getattr(hint, "__supertype__", None)) is not None:
-            hint = supertype
-        else:
-            return hint
-
-
-def without_none(hint: Any) -> Any:
-    """`T` for `T | None`, `Annotated[T, …]` for `Annotated[T | None, …]`."""
-    if typing.get_origin(hint) is typing.Annotated:
-        inner, *metadata = typing.get_args(hint)
-        return typing.Annotated[(without_none(inner), *metadata)]
-    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
-        return hint
-    rest = [option for option in typing.get_args(hint) if option is not type(None)]
-    return typing.Union[tuple(rest)] if rest else hint  # noqa: UP007 - built at run time
-
-
-def bounds_inside(hint: Any) -> Any:
-    """`hint` as msgspec takes it: bounds on a union (`Annotated[int | None, Param(ge=1)]`) go to the members
-    that they bind.
-    """
-    if typing.get_origin(hint) is not typing.Annotated:
-        return hint
-    inner, *metadata = typing.get_args(hint)
-    options = union_members(inner)
-    if len(options) < 2:
-        return hint
-    bound = [typing.Annotated[(option, *metadata)] for option in options if option is not None]
-    return typing.Union[(*bound, *([None] if None in options else []))]  # built at run time
-
-
-def union_members(hint: Any) -> tuple[Any, ...]:
-    """The members of a union, None as None; a hint that is no union is its own only member."""
-    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
-        return (hint,)
-    return tuple(None if option is type(None) else option for option in typing.get_args(hint))
-
-
-_KINDS = {"str": "strings", "dict": "objects", "array": "arrays", "int": "integers"}
+_ALIKE = {
+    "str": "strings in JSON, which cannot be told apart. Keep one of them",
+    "int": "integers in JSON, which cannot be told apart. Keep one of them",
+    "array": "arrays in JSON, which cannot be told apart. Keep one of them",
+    "dict": "objects in JSON, which cannot be told apart. Keep one of them, or make them Structs with tag=True",
+}
 
 
 def undecodable(error: Exception) -> str:
-    """Why msgspec does not take a type, as the end of a sentence; what to do where that is certain."""
+    """Why msgspec does not take a type: the rest of a sentence that begins with what has the type."""
     text, _, hint = str(error).partition(" - type `")
     alike = re.search(r"more than one (\w+)-like", text)
     if alike is not None:
-        kinds = _KINDS[alike[1]]
-        return (
-            f"is a union of several types that are {kinds} in JSON, which cannot be told apart. Keep one of "
-            "them, or tell Structs apart with tag=True."
-        )
-    return f"has a type that cannot be decoded: {text[:1].lower()}{text[1:]} ({hint.partition('`')[0]})."
+        return f"is a union of several types that are {_ALIKE[alike[1]]}."
+    kind = hint.rpartition("`")[0]
+    subject = f"has type {kind}, which cannot be" if kind else "cannot be decoded"
+    return f"{subject}: {text[:1].lower()}{text[1:]}."
 
 
 def _alias_value(alias: Any, arguments: tuple[Any, ...]) -> Any:
@@ -427,68 +379,3 @@ def _own_doc(cls: type) -> str | None:
     if not isinstance(doc, str) or doc.startswith(f"{cls.__name__}(") or not doc.strip():
         return None
     return inspect.cleandoc(doc)
-
-
-# -- The members of each kind of record --------------------------------------------------
-
-
-def _fields(hint: Any, cls: type) -> list[Field] | None:
-    if hasattr(cls, "__struct_fields__"):
-        return [_struct_field(item) for item in msgspec.structs.fields(hint)]
-    if dataclasses.is_dataclass(cls):
-        hints = class_hints(hint)
-        return [_dataclass_field(item, hints[item.name]) for item in dataclasses.fields(cls)]
-    if hasattr(cls, "__attrs_attrs__"):
-        hints = class_hints(hint)
-        return [_attrs_field(item, hints[item.name]) for item in cls.__attrs_attrs__ if item.init]
-    if typing.is_typeddict(cls):
-        return list(typed_dict_fields(hint))
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        hints, defaults = class_hints(hint), getattr(cls, "_field_defaults", {})
-        return [
-            Field(name, hints.get(name, Any), name not in defaults) for name in getattr(cls, "_fields", ())
-        ]
-    return None
-
-
-def typed_dict_fields(hint: Any) -> Iterator[Field]:
-    """The members of a TypedDict, in declared order."""
-    required: frozenset[str] = (typing.get_origin(hint) or hint).__required_keys__
-    for name, member in class_hints(hint).items():
-        said = typing.get_origin(
-            member
-        )  # __required_keys__ does not see a Required that was written as a string
-        yield Field(
-            name, member, said is typing.Required or (name in required and said is not typing.NotRequired)
-        )
-
-
-def _struct_field(item: msgspec.structs.FieldInfo) -> Field:
-    default = (
-        item.default
-        if item.default is not msgspec.NODEFAULT
-        else _made(item.default_factory, msgspec.NODEFAULT)
-    )
-    return Field(item.encode_name, item.type, item.required, MISSING if default is msgspec.UNSET else default)
-
-
-def _dataclass_field(item: dataclasses.Field[Any], hint: Any) -> Field:
-    default = (
-        item.default
-        if item.default is not dataclasses.MISSING
-        else _made(item.default_factory, dataclasses.MISSING)
-    )
-    required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
-    return Field(item.name, hint, required, default)
-
-
-def _attrs_field(item: Any, hint: Any) -> Field:
-    if type(item.default).__name__ == "Factory":
-        return Field(item.name, hint, required=False)
-    required = repr(item.default) == "NOTHING"
-    return Field(item.name, hint, required, MISSING if required else item.default)
-
-
-def _made(factory: Any, none: Any) -> Any:
-    """What a factory makes, where that is certain: an empty container."""
-    return factory() if factory is not none and factory in (list, dict, set, tuple) else MISSING

@@ -21,21 +21,10 @@ from msgspec import UNSET, Struct, UnsetType
 
 from mcpkit import docstrings, foreign, leniency
 from mcpkit.errors import ArgumentError
-from mcpkit.hints import Namespace, function_hints, innermost
+from mcpkit.fields import MISSING, Field, typed_dict_fields
+from mcpkit.hints import Namespace, bounds_inside, function_hints, innermost, union_members, without_none
 from mcpkit.markers import Complete
-from mcpkit.schema import (
-    MISSING,
-    Field,
-    Schema,
-    Unrepresentable,
-    arguments_schema,
-    bounds_inside,
-    input_schema,
-    typed_dict_fields,
-    undecodable,
-    union_members,
-    without_none,
-)
+from mcpkit.schema import Schema, Unrepresentable, arguments_schema, input_schema, undecodable
 
 Values = dict[str, Any]
 
@@ -139,17 +128,18 @@ class Signature:
         """The values of a JSON object of arguments. Raises `ArgumentError`, which names every argument that
         is wrong.
         """
+        arguments = msgspec.Raw(b"{}") if isinstance(arguments, UnsetType) else arguments
         try:
-            record = self._decode(b"{}" if arguments is UNSET else arguments)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            return self._decode_leniently(arguments, error)
+            record = self._decode(arguments)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            return self._decode_leniently(arguments)
         return {
             name: value
             for name, value in zip(self._names, msgspec.structs.astuple(record), strict=True)
             if value is not UNSET
         }
 
-    def _decode_leniently(self, arguments: Any, error: Exception) -> Values:
+    def _decode_leniently(self, arguments: Any) -> Values:
         try:
             value = msgspec.json.decode(arguments)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as failure:
@@ -184,7 +174,9 @@ class Signature:
         if None in union_members(parameter.hint):  # an optional is listed without its null
             schema = {"anyOf": [schema, {"type": "null"}]}
         value = leniency.coerce(value, schema, self._definitions)
-        return msgspec.convert(value, parameter.hint, str_keys=True, dec_hook=foreign.from_builtins)
+        # By way of JSON, so that it is decoded by the same rules as what needs no leniency.
+        encoded = msgspec.json.encode(value)
+        return msgspec.json.decode(encoded, type=parameter.hint, dec_hook=foreign.from_builtins)
 
     def _unknown(self, arguments: Mapping[str, Any]) -> list[str]:
         unknown = [name for name in arguments if name not in self._names]
@@ -246,7 +238,7 @@ def _fields(parameter: inspect.Parameter, hint: Any) -> list[Field]:
             f"parameter '{parameter.name}' is described by pydantic's Field, which does nothing here. "
             f"Annotate it with Annotated[…, Param(…)], and give it a plain default."
         )
-    if parameter.default is None and None not in union_members(hint):
+    if parameter.default is None and without_none(hint) is hint:
         hint = typing.Optional[hint]  # noqa: UP045 - `x: int = None` is meant so; `|` does not take every hint
     required = parameter.default is parameter.empty
     return [Field(parameter.name, hint, required, parameter.default)]
