@@ -45,7 +45,9 @@ def initialize(revision: str, id: Any = "init", capabilities: dict[str, Any] | N
 
 
 class Server:
-    """A process that speaks the protocol on its standard streams. Standard error is collected, unless `stderr` says otherwise."""
+    """A process that speaks the protocol on its standard streams. Standard error is collected, unless `stderr`
+    says otherwise.
+    """
 
     def __init__(
         self,
@@ -92,7 +94,9 @@ class Server:
         self.process.stdin.flush()
 
     def receive(self, seconds: float = SECONDS) -> Any:
-        """The next message; None at the end of the stream. Raises TimeoutError, with what the server said on standard error."""
+        """The next message; None at the end of the stream. Raises TimeoutError, with what the server said on
+        standard error.
+        """
         try:
             line = self._lines.get(timeout=seconds)
         except Empty:

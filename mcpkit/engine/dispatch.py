@@ -20,13 +20,18 @@ import trio
 
 from mcpkit import completion, content
 from mcpkit.context import Port
+from mcpkit.engine import rounds
 from mcpkit.engine.invoke import TimedOut, invoke
 from mcpkit.engine.runtime import Runtime
-from mcpkit.errors import ArgumentError, ToolError, from_user_code, innermost
+from mcpkit.errors import AnswerMisfit, ArgumentError, ToolError, from_user_code, innermost
+from mcpkit.journal import Suspended
 from mcpkit.output import BadResult, encode
 from mcpkit.protocol import eras, events, types
+from mcpkit.protocol.connection import MAX_SUBSCRIPTIONS
 from mcpkit.protocol.errors import InternalError, InvalidParams, McpError, MethodNotFound, NotFound
-from mcpkit.registry import Record, Registry, Resource
+from mcpkit.questions import InputRequired
+from mcpkit.registry import Cache, Record, Registry, Resource
+from mcpkit.signature import Values
 
 PAGE = 1000
 """Entries of a list in one page: some clients read only the first."""
@@ -60,10 +65,21 @@ async def perform(runtime: Runtime, call: events.Call, port: Port) -> events.Ans
     except BaseException as error:  # rule 2; a handler's SystemExit must not end the server
         cancelled, rest = _split(error)
         if cancelled is None:
-            return failure(runtime, call, error)
+            return await _ended(runtime, call, error)
         if rest is not None:
             report("%s failed while it was cancelled", call.method.name, error=rest)
         raise cancelled from None
+
+
+async def _ended(runtime: Runtime, call: events.Call, error: BaseException) -> events.Answer | events.Failure:
+    """The reply when a handler has not returned: questions, or what the client sees of its exception."""
+    suspended = innermost(error)
+    if not isinstance(suspended, Suspended):
+        return failure(runtime, call, error)
+    try:
+        return events.Answer(call, await rounds.suspend(runtime, call, suspended))
+    except Exception as broken:  # the store may be full, or out of reach
+        return failure(runtime, call, broken)
 
 
 def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
@@ -83,15 +99,24 @@ _OFFERED: dict[str, Callable[[Registry], object]] = {
 }
 """The capabilities: what there is something of."""
 
+_DETAILS: dict[str, dict[str, bool]] = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+}
+
+
+def _offers(registry: Registry, capability: str | None) -> bool:
+    return capability is None or bool(_OFFERED[capability](registry))
+
 
 def _offered(registry: Registry) -> dict[str, Any]:
-    return {name: {} for name, has in _OFFERED.items() if has(registry)}
+    return {name: _DETAILS.get(name, {}) for name in _OFFERED if _offers(registry, name)}
 
 
 def _check_offered(runtime: Runtime, call: events.Call) -> None:
-    capability = call.method.capability
-    if capability is not None and not _OFFERED[capability](runtime.registry):
-        raise MethodNotFound(f"{call.method.name}: this server offers no {capability}")
+    if not _offers(runtime.registry, call.method.capability):
+        raise MethodNotFound(f"{call.method.name}: this server offers no {call.method.capability}")
 
 
 def _initialize(runtime: Runtime, call: events.Call, params: types.InitializeParams) -> types.Result:
@@ -116,29 +141,38 @@ def _empty(runtime: Runtime, call: events.Call, params: types.Params) -> types.R
 
 
 def _list_tools(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
-    tools, cursor = _page([tool.definition for tool in runtime.registry.tools.values()], params.cursor)
+    tools, cursor = _page([tool.definition for tool in tuple(runtime.registry.tools.values())], params.cursor)
     return types.ListToolsResult(tools=tools, next_cursor=cursor)
 
 
 def _list_prompts(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
     prompts, cursor = _page(
-        [prompt.definition for prompt in runtime.registry.prompts.values()], params.cursor
+        [prompt.definition for prompt in tuple(runtime.registry.prompts.values())], params.cursor
     )
     return types.ListPromptsResult(prompts=prompts, next_cursor=cursor)
 
 
 def _list_resources(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
     resources, cursor = _page(
-        [resource.entry() for resource in runtime.registry.resources.values()], params.cursor
+        [resource.entry() for resource in tuple(runtime.registry.resources.values())], params.cursor
     )
     return types.ListResourcesResult(resources=resources, next_cursor=cursor)
 
 
 def _list_templates(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
     templates, cursor = _page(
-        [record.template_entry() for record in runtime.registry.templates.values()], params.cursor
+        [record.template_entry() for record in tuple(runtime.registry.templates.values())], params.cursor
     )
     return types.ListResourceTemplatesResult(resource_templates=templates, next_cursor=cursor)
+
+
+def _subscribe(runtime: Runtime, call: events.Call, params: types.SubscribeParams) -> types.Result:
+    """The connection has noted it; here it is checked that there can be such a resource (RES-08)."""
+    registry = runtime.registry
+    schemes = {uri.partition(":")[0] for uri in (*registry.resources, *registry.templates)}
+    if registry.find_resource(params.uri) is None and params.uri.partition(":")[0] not in schemes:
+        raise NotFound(f"Resource not found: {params.uri[:1000]!r}", {"uri": params.uri})
+    return types.Result()
 
 
 _IMMEDIATE: dict[str, Callable[[Runtime, events.Call, Any], types.Result]] = {
@@ -150,7 +184,30 @@ _IMMEDIATE: dict[str, Callable[[Runtime, events.Call, Any], types.Result]] = {
     "prompts/list": _list_prompts,
     "resources/list": _list_resources,
     "resources/templates/list": _list_templates,
+    "resources/subscribe": _subscribe,
+    "resources/unsubscribe": _empty,
 }
+
+
+async def _in_rounds(runtime: Runtime, record: Record, values: Values, call: events.Call, port: Port) -> Any:
+    """What a handler returns that may ask the client: in one run where it can wait, else in rounds."""
+    handler = record.handler
+    dialogue = await rounds.begin(runtime, call, port) if rounds.may_ask(handler, call) else None
+    while True:
+        try:
+            returned = await invoke(runtime, handler, dict(values), call, port, record.timeout, dialogue)
+        except Exception:
+            if dialogue is not None:
+                dialogue.check_ended()
+            raise
+        finally:
+            if dialogue is not None:
+                await dialogue.close()
+        if dialogue is not None:
+            dialogue.check_ended()
+        if not isinstance(returned, InputRequired):
+            return returned
+        dialogue = await rounds.ask(call, port, dialogue or await rounds.begin(runtime, call, port), returned)
 
 
 async def _call_tool(
@@ -160,7 +217,7 @@ async def _call_tool(
     if tool is None:
         raise InvalidParams(f"Unknown tool: {params.name[:128]!r}")
     values = tool.decode(_arguments(params.arguments))
-    returned = await invoke(runtime, tool.handler, values, call, port, tool.timeout)
+    returned = await _in_rounds(runtime, tool, values, call, port)
     return events.Answer(call, tool.output.convert(returned), wrap=tool.output.wrap)
 
 
@@ -194,20 +251,23 @@ async def _read_resource(
     except ArgumentError as error:
         raise InvalidParams(f"Invalid URI: {error}", {"uri": params.uri}) from None
     try:
-        returned = await invoke(runtime, resource.handler, values, call, port, resource.timeout)
+        returned = await _in_rounds(runtime, resource, values, call, port)
     except NotFound as error:
-        if error.data is None:
-            error.data = {"uri": params.uri}  # RES-03, RES-04
-        raise
+        data = {"uri": params.uri} if error.data is None else error.data  # RES-03, RES-04
+        raise NotFound(error.message, data) from error
     result = types.ReadResourceResult(contents=_contents(params.uri, resource, returned))
-    cache = resource.cache or runtime.app.cache
+    asked = not isinstance(params.request_state, msgspec.UnsetType) or not isinstance(
+        params.input_responses, msgspec.UnsetType
+    )
+    cache = Cache() if asked else resource.cache or runtime.app.cache  # CACH-04
     result.ttl_ms, result.cache_scope = cache.wire["ttl_ms"], cache.wire["cache_scope"]
     return events.Answer(call, result)
 
 
 def _contents(uri: str, resource: Resource, value: Any) -> list[types.ResourceContents]:
+    """What is sent for a resource: text, a blob, a list of embedded resources, or else JSON."""
     if isinstance(value, content.EmbeddedResource):
-        value = [value]
+        return [value.contents]
     if (
         isinstance(value, list)
         and value
@@ -215,8 +275,13 @@ def _contents(uri: str, resource: Resource, value: Any) -> list[types.ResourceCo
     ):
         return [item.contents for item in value]
     mime_type = resource.mime_type
+    if content.is_block_type(type(value)):
+        wire = content.block(value)
+        if isinstance(wire, types.ImageContent | types.AudioContent):
+            return [types.ResourceContents(uri, mime_type or wire.mime_type, blob=wire.data)]
+        value = wire.text if isinstance(wire, types.TextContent) else wire
     if isinstance(value, str):
-        return [types.ResourceContents(uri, mime_type or "text/plain", text=value)]
+        return [types.ResourceContents(uri, mime_type or "text/plain", text=content.plain(value))]
     if isinstance(value, bytes | bytearray | memoryview):
         return [types.ResourceContents(uri, mime_type or "application/octet-stream", blob=bytes(value))]
     return [types.ResourceContents(uri, mime_type or "application/json", text=encode(value).decode())]
@@ -225,7 +290,7 @@ def _contents(uri: str, resource: Resource, value: Any) -> list[types.ResourceCo
 async def _list_all_resources(
     runtime: Runtime, call: events.Call, params: types.ListParams, port: Port
 ) -> events.Answer:
-    entries = [resource.entry() for resource in runtime.registry.resources.values()]
+    entries = [resource.entry() for resource in tuple(runtime.registry.resources.values())]
     for template in runtime.registry.listers:
         assert template.lister is not None
         members = await invoke(runtime, template.lister, {}, call, port, template.timeout)
@@ -244,7 +309,7 @@ async def _get_prompt(
         values = prompt.handler.signature.convert(params.arguments or {})
     except ArgumentError as error:
         raise InvalidParams(f"Invalid arguments for prompt {prompt.name!r}: {error}") from None
-    returned = await invoke(runtime, prompt.handler, values, call, port, prompt.timeout)
+    returned = await _in_rounds(runtime, prompt, values, call, port)
     description = prompt.description
     if isinstance(returned, content.PromptResult):
         description, returned = returned.description or description, returned.messages
@@ -280,12 +345,52 @@ def _completed(registry: Registry, ref: types.PromptReference | types.ResourceRe
     return record
 
 
+async def _listen(
+    runtime: Runtime, call: events.Call, params: types.ListenParams, port: Port
+) -> events.Answer:
+    """Send what the client asked to hear of, until it leaves or the server ends."""
+    honoured = _honoured(runtime.registry, params.notifications)
+    uris = set(honoured.resource_subscriptions)
+    lists = {
+        "tools": honoured.tools_list_changed,
+        "prompts": honoured.prompts_list_changed,
+        "resources": honoured.resources_list_changed,
+    }
+    listener = runtime.hub.listen(lambda change: lists.get(change.kind, False) or change.uri in uris)
+    try:
+        port.emit(events.Acknowledged(call, honoured))
+        await port.drain()
+        while (changes := await listener.next()) is not None:
+            for change in changes:
+                port.emit(events.Notify(change, call))
+            await port.drain()
+    finally:
+        listener.close()
+    return events.Answer(call, types.Result())
+
+
+def _honoured(registry: Registry, wanted: types.SubscriptionFilter) -> types.SubscriptionFilter:
+    """What of a filter can be delivered: of what is offered, and of resources that there are (SUB-02,
+    SUB-11).
+    """
+    uris = [
+        uri for uri in dict.fromkeys(wanted.resource_subscriptions) if registry.find_resource(uri) is not None
+    ]
+    return types.SubscriptionFilter(
+        wanted.tools_list_changed and _offers(registry, "tools"),
+        wanted.prompts_list_changed and _offers(registry, "prompts"),
+        wanted.resources_list_changed and _offers(registry, "resources"),
+        uris[:MAX_SUBSCRIPTIONS],
+    )
+
+
 _ACTIONS: dict[str, Callable[[Runtime, events.Call, Any, Port], Awaitable[events.Answer]]] = {
     "tools/call": _call_tool,
     "resources/read": _read_resource,
     "resources/list": _list_all_resources,
     "prompts/get": _get_prompt,
     "completion/complete": _complete,
+    "subscriptions/listen": _listen,
 }
 
 # -- Pages -------------------------------------------------------------------------------
@@ -319,6 +424,8 @@ def failure(runtime: Runtime, call: events.Call, error: BaseException) -> events
     error = innermost(error)
     if isinstance(error, McpError):
         return events.Failure(call, error)
+    if isinstance(error, AnswerMisfit) and eras.suspends(call.envelope):
+        return events.Failure(call, InvalidParams(str(error)))
     try:
         text = _text(runtime, call, error)
     except Exception as broken:
@@ -336,7 +443,7 @@ def report(message: str, *arguments: object, error: BaseException | None) -> Non
 
 
 def _text(runtime: Runtime, call: events.Call, error: BaseException) -> str:
-    if isinstance(error, ToolError):
+    if isinstance(error, ToolError | AnswerMisfit):
         return str(error)
     if not isinstance(call.params, types.CallToolParams):
         return _internal(runtime, call, error)

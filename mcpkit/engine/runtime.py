@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from mcpkit.app import App
+from mcpkit.engine.subscriptions import Hub
 from mcpkit.protocol.events import Identity
+from mcpkit.seal import Sealer, keys_from_environment
+from mcpkit.stores.base import Store
+from mcpkit.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from mcpkit.engine.aio import AsyncioThread
@@ -28,10 +33,19 @@ class Runtime:
         self.app = app
         self.registry = app.registry
         self.identity = Identity(app.implementation, app.cache.wire)
+        self.hub = Hub()
+        self.store: Store = MemoryStore() if app.store is None else app.store
+        self.sealer = Sealer(app.state_keys or keys_from_environment(), app.state_ttl, "request state")
         self.threads = trio.CapacityLimiter(MAX_THREADS)
         self.ready = trio.Event()
         self.state: Any = None
         self._closing = trio.Event()
+        # logging.config.dictConfig in a script switches off the loggers that it does not name, and with ours the
+        # tracebacks of its own handlers.
+        logging.getLogger("mcpkit").disabled = False
+        # Around the whole lifespan: a scope that is opened for its end alone could not enclose the nurseries
+        # that it opened at its beginning.
+        self._lifetime = trio.CancelScope(shield=True)
         self._asyncio_thread: AsyncioThread | None = None
 
     def asyncio_thread(self) -> AsyncioThread:
@@ -43,24 +57,22 @@ class Runtime:
         return self._asyncio_thread
 
     async def _live(self) -> None:
-        """Enter the lifespan, wait for the end, leave it. Its clean-up may take a while even when everything
-        is being cancelled.
-        """
+        """Enter the lifespan, wait for the end, leave it."""
         if self.app.lifespan is None:
             self.ready.set()
             return
-        manager = self.app.lifespan(self.app)
-        self.state = await manager.__aenter__()
-        self.ready.set()
-        try:
-            await self._closing.wait()
-        finally:
-            with trio.move_on_after(_CLEANUP_SECONDS, shield=True):
-                await manager.__aexit__(None, None, None)
+        with self._lifetime:
+            async with self.app.lifespan(self.app) as self.state:
+                self.ready.set()
+                await self._closing.wait()
 
     def close(self) -> None:
-        """Begin the end of the lifespan."""
+        """End the lifespan: at once while it is still starting. Its clean-up may take a while, even when
+        everything is being cancelled.
+        """
+        self.hub.close()
         self._closing.set()
+        self._lifetime.deadline = trio.current_time() + (_CLEANUP_SECONDS if self.ready.is_set() else 0.0)
         if self._asyncio_thread is not None:
             self._asyncio_thread.close()
 
@@ -74,9 +86,9 @@ async def running(app: App) -> AsyncGenerator[Runtime]:
     runtime = Runtime(app)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(runtime._live)
+        app.notifier.attach(runtime.hub.publish)
         try:
             yield runtime
         finally:
-            if not runtime.ready.is_set():
-                nursery.cancel_scope.cancel()
+            app.notifier.detach(runtime.hub.publish)
             runtime.close()

@@ -10,54 +10,39 @@ Rule 3. Nothing that a client sends and nothing that a handler raises ends the c
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import trio
 
-from mcpkit.engine import dispatch
+from mcpkit.engine import access, dispatch
+from mcpkit.engine.asking import Desk
+from mcpkit.engine.calls import TaskPort, serve_call, to_line
+from mcpkit.engine.channel import Channel
 from mcpkit.engine.runtime import Runtime
+from mcpkit.engine.subscriptions import Listener
 from mcpkit.protocol import events
 from mcpkit.protocol.connection import Connection
-from mcpkit.protocol.errors import InternalError
 from mcpkit.protocol.lines import Oversized
+from mcpkit.protocol.questions import Question
 
 GRACE = 0.5
 """Seconds that calls may go on after the client has stopped sending."""
 
 _FLUSH_SECONDS = 1.0
 
-_log = logging.getLogger("mcpkit")
 
-
-class Channel(Protocol):
-    """What carries the messages of one client, each a JSON text without its line end."""
-
-    async def receive(self) -> Sequence[bytes | Oversized] | None:
-        """The messages that have come; None at the end."""
-
-    def write(self, message: bytes) -> None:
-        """Put a message into the outgoing buffer."""
-
-    async def flush(self) -> None:
-        """Let the buffer go out; what is written while it does goes along. Raises trio.BrokenResourceError
-        when the client has gone.
-        """
-
-    async def drain(self) -> None:
-        """Wait until the buffer is small enough to go on."""
-
-
-class Session:
+class Session(TaskPort):
     """One client, served from its first message to its last. It is the `context.Port` of its calls."""
 
     def __init__(self, runtime: Runtime, channel: Channel) -> None:
         self._runtime = runtime
-        self._channel = channel
+        self._channel = access.LoggedChannel(channel) if access.enabled() else channel
         self._connection = Connection(runtime.identity)
         self._scopes: dict[events.Call, trio.CancelScope] = {}
         self._idle = trio.Event()
+        self._listener: Listener | None = None
+        self._desk = Desk()
+        self._left_behind = trio.Event()
 
     async def run(self, grace: float = GRACE) -> None:
         """Serve until the client stops sending, then let calls finish for `grace` seconds, and cancel what is
@@ -65,7 +50,9 @@ class Session:
         """
         try:
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._flush_what_is_left)
                 await self._read(nursery)
+                self._runtime.hub.close()  # what goes on for ever ends at once
                 with trio.move_on_after(grace):
                     await self._until_idle()
                 nursery.cancel_scope.cancel()
@@ -90,6 +77,10 @@ class Session:
                 self._begin(event, nursery)
             elif isinstance(event, events.Cancel):
                 self._cancel(event.call)
+            elif isinstance(event, events.Initialized):
+                self._listen(nursery)
+            elif isinstance(event, events.Reply):
+                self._desk.answered(event)
             else:
                 self._send(event)
 
@@ -102,21 +93,37 @@ class Session:
         nursery.start_soon(self._perform, call)
 
     async def _perform(self, call: events.Call) -> None:
-        reply: events.Answer | events.Failure | events.Dropped = events.Dropped(call)
-        scope = self._scopes[call]
         try:
-            with scope:
-                reply = await dispatch.perform(self._runtime, call, self)
-        except BaseExceptionGroup as error:
-            if error.subgroup(trio.Cancelled) is not None:
-                raise
-            _log.error("%s failed while it was cancelled", call.method.name, exc_info=error)
+            reply = await serve_call(self._runtime, call, self, self._scopes[call])
         finally:
             del self._scopes[call]
             if not self._scopes:
                 self._idle.set()
+        if call.method.streams and isinstance(reply, events.Answer):
+            self._channel.write(
+                self._connection.cancelled(call)
+            )  # on stdio this comes before the end (SUB-08)
         self._send(reply)
         await self._channel.flush()
+
+    def _listen(self, nursery: trio.Nursery) -> None:
+        """From `notifications/initialized` on the session hears of changes."""
+        if self._listener is None:
+            self._listener = self._runtime.hub.listen(self._connection.wants)
+            nursery.start_soon(self._tell, self._listener)
+
+    async def _tell(self, listener: Listener) -> None:
+        while (changes := await listener.next()) is not None:
+            for change in changes:
+                self._send(events.Notify(change))
+            await self.drain()
+
+    async def _flush_what_is_left(self) -> None:
+        """Flush for handlers that do not: one that runs on asyncio, or whose own time limit cut it short."""
+        while True:
+            await self._left_behind.wait()
+            self._left_behind = trio.Event()
+            await self._channel.flush()
 
     def _cancel(self, call: events.Call) -> None:
         scope = self._scopes.get(call)
@@ -129,34 +136,34 @@ class Session:
             await self._idle.wait()
 
     def _send(self, event: events.Sent) -> None:
-        try:
-            line = self._connection.send(event)
-        except (TypeError, ValueError, RecursionError) as error:
-            assert isinstance(event, events.Answer | events.Failure)
-            _log.error("%s: the answer cannot be sent", event.call.method.name, exc_info=error)
-            line = self._connection.send(events.Failure(event.call, InternalError()))
+        line = to_line(self._runtime, self._connection, event)
         if line is not None:
             self._channel.write(line)
 
     # -- The port of contexts ------------------------------------------------------------
 
-    def emit(self, event: events.Progress | events.Log) -> None:
+    def emit(self, event: events.Said) -> None:
         """Put a message about a running call into the outgoing buffer. Raises TypeError or ValueError when it
         has no JSON form.
         """
         line = self._connection.send(event)
         if line is not None:
             self._channel.write(line)
+            self._left_behind.set()
 
     async def drain(self) -> None:
         """Let what was written go out."""
-        await self._channel.flush()
-        await self._channel.drain()
+        try:
+            await self._channel.flush()
+            await self._channel.drain()
+        except trio.Cancelled:
+            self._left_behind.set()
+            raise
 
-    def send(self, event: events.Progress | events.Log) -> None:
-        """Only for handlers on another thread: `invoke` gives them a port of their own."""
-        raise AssertionError("a port of another thread is needed")
+    async def ask(self, question: Question, seconds: float) -> Any:
+        """The result of a question to the client, or `Unavailable`."""
+        return await self._desk.ask(question, self._write, seconds)
 
-    def check_cancelled(self) -> None:
-        """Only for handlers on another thread."""
-        raise AssertionError("a port of another thread is needed")
+    async def _write(self, line: bytes) -> None:
+        self._channel.write(line)
+        await self.drain()

@@ -16,28 +16,46 @@ Rule 3. `receive` never raises for what a client sent: what cannot be served com
 from __future__ import annotations
 
 import msgspec
-from msgspec import Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
-from mcpkit.protocol import eras, events, jsonrpc, methods, revisions, types
+from mcpkit.protocol import eras, events, headers, jsonrpc, methods, revisions, types
 from mcpkit.protocol.errors import InvalidRequest, McpError
 from mcpkit.protocol.types import RequestId
+
+MAX_SUBSCRIPTIONS = 10_000
+"""Resources that one session, or one stream, hears of."""
+
+MAX_URI = 8_192
+"""Characters of a URI that a session subscribes to: they are kept."""
 
 MAX_BATCH = 1000
 """Messages in one batch; more are refused (BAT-06)."""
 
 
 class Connection:
-    """The protocol's state on one connection (a process on stdio)."""
+    """The protocol's state on one connection (a process on stdio). With `null_ids`, an error that answers to no id
+    has the id null where the session's revision demands one; over HTTP it has none (RPC-06).
+    """
 
-    def __init__(self, identity: events.Identity) -> None:
+    def __init__(
+        self, identity: events.Identity, session: events.Envelope | None = None, *, null_ids: bool = True
+    ) -> None:
         self._identity = identity
-        self._session: events.Envelope | None = None
+        self._null_ids = null_ids
+        self.session = session
+        """What a handshake settled; None before one, and where there is none."""
+        self.subscribed: set[str] = set()
+        """The resources that the session subscribed to."""
         self._calls: dict[RequestId, events.Call] = {}
 
     @property
     def idle(self) -> bool:
         """Whether no call waits for its answer."""
         return not self._calls
+
+    def wants(self, change: events.Change) -> bool:
+        """Whether the session is to hear of a change."""
+        return change.uri is None or change.uri in self.subscribed
 
     # -- in ------------------------------------------------------------------------------
 
@@ -54,7 +72,7 @@ class Connection:
         return events.Refuse(problem, jsonrpc.peek_id(beginning))
 
     def _receive_batch(self, data: bytes) -> list[events.Received]:
-        if not eras.allows_batch(self._session):
+        if not eras.allows_batch(self.session):
             problem = (
                 "Batches exist only in revision 2025-03-26, after initialize: send each message by itself"
             )
@@ -67,7 +85,7 @@ class Connection:
             return [events.Refuse(InvalidRequest(f"A batch holds 1 to {MAX_BATCH:,} messages"), None)]
         batch = events.Batch(0)
         received = [event for item in items if (event := self._receive_one(item, batch)) is not None]
-        batch.waiting = sum(not isinstance(event, events.Cancel) for event in received)
+        batch.waiting = sum(isinstance(event, events.Call | events.Refuse) for event in received)
         return received
 
     def _receive_one(self, data: bytes, batch: events.Batch | None) -> events.Received | None:
@@ -75,36 +93,67 @@ class Connection:
             message = jsonrpc.decode(data)
         except jsonrpc.Malformed as malformed:
             return events.Refuse(malformed.error, malformed.id, batch)
+        return self.receive_message(message, batch=batch)
+
+    def receive_message(
+        self,
+        message: jsonrpc.Message,
+        metadata: headers.Metadata | None = None,
+        batch: events.Batch | None = None,
+    ) -> events.Received | None:
+        """What a decoded message means; see `eras.identify` for `metadata`."""
         if isinstance(message.method, UnsetType):
-            return None  # a response, but nothing was asked
-        if isinstance(message.id, UnsetType):
+            if self.session is None or not isinstance(message.id, int | str):
+                return None  # a response, but nothing was asked
+            return events.Reply(message.id, message.result, message.error)
+        if not isinstance(message.id, int | str):
             return self._notified(message.method, message.params)
         try:
-            return self._requested(message.id, message.method, message.params, batch)
+            params = methods.decode_params(message.method, message.params)
+            envelope = eras.identify(message.method, params, message.params, self.session, metadata)
+            if isinstance(params, McpError):
+                raise params
+            return self._requested(message.id, message.method, params, message.params, envelope, batch)
         except McpError as error:
             return events.Refuse(error, message.id, batch)
 
     def _requested(
-        self, request_id: RequestId, method: str, raw: Raw | UnsetType, batch: events.Batch | None
+        self,
+        request_id: RequestId,
+        method: str,
+        params: types.Params,
+        raw: Raw | UnsetType,
+        envelope: events.Envelope,
+        batch: events.Batch | None,
     ) -> events.Call:
-        params = methods.decode_params(method, raw)
-        envelope = eras.identify(method, params, raw, self._session)
-        if isinstance(params, McpError):
-            raise params
         if request_id in self._calls:
             raise InvalidRequest("This id belongs to a request that is still being served: use another one")
         if isinstance(params, types.InitializeParams):
-            envelope = self._session = eras.negotiate(params)
+            envelope = self.session = eras.negotiate(params)
         elif isinstance(params, types.SetLevelParams):
             envelope.log_level = params.level
+        elif isinstance(params, types.SubscribeParams):
+            self._subscribe(method, params.uri)
         call = events.Call(request_id, methods.METHODS[method], params, raw, envelope, batch)
         self._calls[request_id] = call
         return call
 
-    def _notified(self, method: str, raw: Raw | UnsetType) -> events.Cancel | None:
-        """Only cancellation matters; any other notification, and a malformed one, is ignored (RPC-04,
-        CAN-02).
-        """
+    def _subscribe(self, method: str, uri: str) -> None:
+        if method == "resources/unsubscribe":
+            self.subscribed.discard(uri)
+        elif len(uri) > MAX_URI:
+            raise InvalidRequest(
+                f"A resource that is subscribed to has a URI of at most {MAX_URI:,} characters"
+            )
+        elif len(self.subscribed) >= MAX_SUBSCRIPTIONS and uri not in self.subscribed:
+            raise InvalidRequest(f"A session subscribes to at most {MAX_SUBSCRIPTIONS:,} resources")
+        else:
+            self.subscribed.add(uri)
+
+    def _notified(self, method: str, raw: Raw | UnsetType) -> events.Cancel | events.Initialized | None:
+        """Only two notifications matter; any other, and a malformed one, is ignored (RPC-04, CAN-02)."""
+        if method == "notifications/initialized" and self.session is not None:
+            return events.Initialized()
         if method != "notifications/cancelled" or isinstance(raw, UnsetType):
             return None
         try:
@@ -124,27 +173,47 @@ class Connection:
         """
         if isinstance(event, events.Refuse):
             return _into_batch(event.batch, self._encode_refusal(event))
+        if isinstance(event, events.Notify) and event.call is None:
+            return _encode_change(event.change, None)
+        assert event.call is not None
         if self._calls.get(event.call.id) is not event.call:
-            return _into_batch(event.call.batch, None) if isinstance(event, events.Dropped) else None
+            ended = isinstance(event, events.Answer | events.Failure | events.Dropped)
+            return _into_batch(event.call.batch, None) if ended else None
         if isinstance(event, events.Progress):
             return _encode_progress(event)
         if isinstance(event, events.Log):
             return _encode_log(event)
+        if isinstance(event, events.Notify):
+            return _encode_change(event.change, eras.subscription_meta(event.call.id))
+        if isinstance(event, events.Acknowledged):
+            params = types.AcknowledgedParams(event.honoured, eras.subscription_meta(event.call.id))
+            return jsonrpc.notification("notifications/subscriptions/acknowledged", params)
         line = self._encode_reply(event)
         del self._calls[event.call.id]
         return _into_batch(event.call.batch, line)
 
+    def cancelled(self, call: events.Call) -> bytes:
+        """The notification that the server ends a subscription; only on stdio."""
+        params = types.CancelledNotice(call.id, "The server ends")
+        return jsonrpc.notification("notifications/cancelled", params)
+
     def _encode_reply(self, event: events.Answer | events.Failure | events.Dropped) -> bytes | None:
         call = event.call
         if isinstance(event, events.Answer):
-            sealed = eras.seal(event.result, call.envelope, self._identity, wrap=event.wrap)
+            subscription = call.id if call.method.streams else None
+            sealed = eras.seal(
+                event.result, call.envelope, self._identity, wrap=event.wrap, subscription=subscription
+            )
             return jsonrpc.result(call.id, sealed)
         if isinstance(event, events.Failure):
+            if isinstance(call.params, types.SubscribeParams):
+                self.subscribed.discard(call.params.uri)  # a subscription that is refused is none
             return jsonrpc.error(call.id, eras.error_object(event.error, call.envelope))
         return None
 
     def _encode_refusal(self, refusal: events.Refuse) -> bytes:
-        request_id = eras.unreadable_id(self._session) if refusal.id is None else refusal.id
+        unreadable = eras.unreadable_id(self.session) if self._null_ids else UNSET
+        request_id = unreadable if refusal.id is None else refusal.id
         return jsonrpc.error(request_id, eras.error_object(refusal.error, None))
 
 
@@ -182,6 +251,19 @@ def _encode_log(event: events.Log) -> bytes | None:
     return jsonrpc.notification(
         "notifications/message", types.LogParams(event.level, event.data, event.logger)
     )
+
+
+_CHANGES = {
+    "tools": "notifications/tools/list_changed",
+    "prompts": "notifications/prompts/list_changed",
+    "resources": "notifications/resources/list_changed",
+    "resource": "notifications/resources/updated",
+}
+
+
+def _encode_change(change: events.Change, meta: types.Meta | None) -> bytes:
+    params = types.ChangeParams(change.uri, meta)
+    return jsonrpc.notification(_CHANGES[change.kind], params if change.uri or meta else UNSET)
 
 
 _decode_cancelled = msgspec.json.Decoder(types.CancelledParams).decode

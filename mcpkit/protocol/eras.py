@@ -17,12 +17,14 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType, structs
 
 from mcpkit.protocol import errors, jsonrpc, revisions, types
-from mcpkit.protocol.errors import InvalidParams, InvalidRequest, McpError, MethodNotFound, UnsupportedVersion
+from mcpkit.protocol.errors import InvalidMeta, InvalidRequest, McpError, MethodNotFound, UnsupportedVersion
 from mcpkit.protocol.events import Envelope, Identity
+from mcpkit.protocol.headers import Metadata
 from mcpkit.protocol.methods import METHODS, Method
 
 _PREFIX = "io.modelcontextprotocol/"
 _SERVER_INFO = _PREFIX + "serverInfo"
+_SUBSCRIPTION_ID = _PREFIX + "subscriptionId"
 _OWN_KEYS = (_PREFIX + "protocolVersion", _PREFIX + "clientCapabilities")
 
 _NEWEST_FIRST: list[str] = list(reversed(revisions.REVISIONS))
@@ -30,30 +32,92 @@ _STATELESS_ONLY: list[str] = list(reversed(revisions.STATELESS))
 
 
 def identify(
-    method: str, params: types.Params | McpError, raw: Raw | UnsetType, session: Envelope | None
+    method: str,
+    params: types.Params | McpError,
+    raw: Raw | UnsetType,
+    session: Envelope | None,
+    metadata: Metadata | None = None,
 ) -> Envelope:
     """The envelope of a request: its own in the stateless era, the `session`'s in the handshake era.
 
-    `params` is what `methods.decode_params` made of `raw`. Raises an `McpError` for the first thing that is
-    wrong, in the order of the stateless era's rules: version, shape of `_meta`, method; the parameters come
-    last, so a bad `params` is not raised here.
+    `params` is what `methods.decode_params` made of `raw`. `metadata` are the headers of a request over HTTP
+    that `is_stateless` has found to be stateless. Raises an `McpError` for the first thing that is wrong, in
+    the order of the stateless era's rules: version, shape of `_meta`, method, each with its header; the
+    parameters come last, so a bad `params` is not raised here.
     """
     if isinstance(params, types.Params):
         meta = params.meta
-        if meta is None or (meta.protocol_version is UNSET and meta.client_capabilities is UNSET):
+        bare = meta is None or (meta.protocol_version is UNSET and meta.client_capabilities is UNSET)
+        if bare and metadata is None:
             return _handshake(method, session)
-        if meta.protocol_version in revisions.STATELESS and meta.client_capabilities is not UNSET:
-            return _stateless(method, meta)
+        if (
+            meta is not None
+            and meta.protocol_version in revisions.STATELESS
+            and meta.client_capabilities is not UNSET
+        ):
+            return _stateless(method, meta, params, raw, metadata)
     loose = _loose_meta(raw)
-    if not isinstance(loose, dict) or not any(key in loose for key in _OWN_KEYS):
+    if metadata is None and not _has_own_keys(loose):
         return _handshake(method, session)
-    return _stateless(method, _check_meta(loose))
+    return _stateless(method, _check_meta(loose, metadata), params, raw, metadata)
+
+
+def _has_own_keys(meta: Any) -> bool:
+    return isinstance(meta, dict) and any(key in meta for key in _OWN_KEYS)
+
+
+def is_stateless(message: jsonrpc.Message, version: str | None) -> bool:
+    """Whether a message that came over HTTP belongs to the stateless era. `version` is its header
+    MCP-Protocol-Version, which decides only where the body says nothing (ERA-08).
+    """
+    if message.method == "initialize":
+        return _has_own_keys(_loose_meta(message.params))
+    if names_stateless(version):
+        return True
+    if isinstance(message.method, UnsetType):
+        return False
+    row = METHODS.get(message.method)
+    only_here = row is not None and not row.exists_in(revisions.LAST_HANDSHAKE)
+    return only_here or _has_own_keys(_loose_meta(message.params))
+
+
+def version_of(params: dict[str, Any]) -> str | None:
+    """The revision that the params of a stateless request name; None for those of the handshake era."""
+    meta = params.get("_meta")
+    version = meta.get(_OWN_KEYS[0]) if isinstance(meta, dict) else None
+    return version if isinstance(version, str) else None
+
+
+def names_stateless(version: str | None) -> bool:
+    """Whether a version is one of the stateless era."""
+    return version in revisions.STATELESS
+
+
+def check_session_version(version: str | None, session: Envelope) -> None:
+    """Raise unless the header MCP-Protocol-Version, if there is one, is the session's (HL-10, ERA-08)."""
+    if version is None or version == session.revision:
+        return
+    if version not in revisions.HANDSHAKE:
+        raise UnsupportedVersion(version, _NEWEST_FIRST)
+    raise InvalidRequest(f"This session speaks {session.revision}, not {version}")
+
+
+def suspends(envelope: Envelope) -> bool:
+    """Whether a handler that asks the client ends its round, instead of waiting for the answer."""
+    return envelope.revision >= revisions.FIRST_STATELESS
+
+
+def primes_streams(session: Envelope) -> bool:
+    """Whether a stream begins with an event that it can be resumed from; older clients stumble over it
+    (HL-15).
+    """
+    return session.revision >= revisions.LAST_HANDSHAKE
 
 
 def _handshake(method: str, session: Envelope | None) -> Envelope:
     row = METHODS.get(method)
     if session is None and row is not None and not row.exists_in(revisions.LAST_HANDSHAKE):
-        raise InvalidParams(f'{method} needs params._meta with "{_OWN_KEYS[0]}" and "{_OWN_KEYS[1]}"')
+        raise InvalidMeta(f'{method} needs params._meta with "{_OWN_KEYS[0]}" and "{_OWN_KEYS[1]}"')
     if session is None and method not in ("initialize", "ping"):
         raise InvalidRequest(
             f"{method} before initialize: send initialize first, or put the protocol version ({revisions.LAST}) and "
@@ -79,13 +143,38 @@ def negotiate(params: types.InitializeParams) -> Envelope:
     return Envelope(revision, params.client_info, params.capabilities, "info")
 
 
-def _stateless(method: str, meta: types.RequestMeta) -> Envelope:
+def _stateless(
+    method: str,
+    meta: types.RequestMeta,
+    params: types.Params | McpError,
+    raw: Raw | UnsetType,
+    metadata: Metadata | None,
+) -> Envelope:
     revision = meta.protocol_version
     assert isinstance(revision, str) and not isinstance(meta.client_capabilities, UnsetType)
-    _check_method(METHODS.get(method), method, revision)
+    row = METHODS.get(method)
+    if metadata is not None:
+        metadata.check_version(revision)
+        metadata.check_method(method)
+    _check_method(row, method, revision)
+    if metadata is not None and row is not None and row.named_by:
+        metadata.check_name(_named(row.named_by, params, raw))
     client = None if isinstance(meta.client_info, UnsetType) else meta.client_info
     level = None if isinstance(meta.log_level, UnsetType) else meta.log_level
     return Envelope(revision, client, meta.client_capabilities, level)
+
+
+def _named(member: str, params: types.Params | McpError, raw: Raw | UnsetType) -> str:
+    """What the body calls, also when its params do not fit: their turn comes after that of the header. A name that
+    is none is like no header.
+    """
+    if isinstance(params, types.Params):
+        return str(getattr(params, member))
+    try:
+        name = msgspec.json.decode(b"{}" if raw is UNSET else raw).get(member)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError, AttributeError):
+        name = None
+    return name if isinstance(name, str) else ""
 
 
 def _check_method(row: Method | None, method: str, revision: str) -> None:
@@ -104,41 +193,57 @@ def _loose_meta(raw: Raw | UnsetType) -> Any:
         return None
 
 
-def _check_meta(meta: dict[str, Any]) -> types.RequestMeta:
+def _check_meta(meta: Any, metadata: Metadata | None) -> types.RequestMeta:
     """The `_meta` of a stateless request that is not as usual. The version comes first: the rest has the
     shape that it defines.
     """
-    version = meta.get(_OWN_KEYS[0])
+    version = meta.get(_OWN_KEYS[0]) if isinstance(meta, dict) else None
     if not isinstance(version, str):
-        raise InvalidParams(f'params._meta needs "{_OWN_KEYS[0]}", a string')
+        raise InvalidMeta(f'params._meta needs "{_OWN_KEYS[0]}", a string')
+    if metadata is not None:
+        metadata.check_version(version)
     if version in revisions.HANDSHAKE:
         raise UnsupportedVersion(version, _STATELESS_ONLY)
     if version not in revisions.STATELESS:
         raise UnsupportedVersion(version, _NEWEST_FIRST)
     if not isinstance(meta.get(_OWN_KEYS[1]), dict):
-        raise InvalidParams(f'params._meta needs "{_OWN_KEYS[1]}", an object (it may be empty)')
+        raise InvalidMeta(f'params._meta needs "{_OWN_KEYS[1]}", an object (it may be empty)')
     try:
         return msgspec.convert(meta, types.RequestMeta)
     except msgspec.ValidationError as error:
         at = str(error).rpartition(" - at ")[2].strip("`")
-        raise InvalidParams(f"params._meta does not fit: see {at}") from None
+        raise InvalidMeta(f"params._meta does not fit: see {at}") from None
 
 
 # -- What is sent ------------------------------------------------------------------------
 
 
-def seal(result: types.Result, envelope: Envelope, identity: Identity, *, wrap: bool) -> types.Result:
+def seal(
+    result: types.Result,
+    envelope: Envelope,
+    identity: Identity,
+    *,
+    wrap: bool = False,
+    subscription: types.RequestId | None = None,
+) -> types.Result:
     """`result` as the request's revision receives it."""
     if envelope.revision < revisions.FIRST_STATELESS:
         return revisions.narrow(_without_cache(result), envelope.revision, wrap=wrap)
-    own = {_SERVER_INFO: identity.implementation}
+    own: dict[str, Any] = {_SERVER_INFO: identity.implementation}
+    if subscription is not None:
+        own[_SUBSCRIPTION_ID] = subscription
     changes: dict[str, Any] = {
-        "result_type": "complete",
+        "result_type": result.result_type or "complete",
         "meta": {**result.meta, **own} if result.meta else own,
     }
     if isinstance(result, types.CacheableResult) and result.ttl_ms is None:
         changes.update(identity.cache)
     return structs.replace(result, **changes)
+
+
+def subscription_meta(subscription: types.RequestId) -> types.Meta:
+    """What tells a client to which of its subscriptions a message belongs (SUB-04)."""
+    return {_SUBSCRIPTION_ID: subscription}
 
 
 def _without_cache(result: types.Result) -> types.Result:
@@ -153,17 +258,42 @@ def error_object(error: McpError, envelope: Envelope | None) -> jsonrpc.ErrorObj
     if envelope is not None:
         stateless = envelope.revision >= revisions.FIRST_STATELESS
         code = (_STATELESS_CODES if stateless else _HANDSHAKE_CODES).get(code, code)
-        if code in _RESERVED and code not in (_STATELESS_OWN if stateless else _HANDSHAKE_OWN):
+        if code in _RESERVED and envelope.revision not in _DEFINED_IN.get(code, ()):
             code = errors.INTERNAL_ERROR
     return jsonrpc.ErrorObject(code, error.message, error.data)
 
 
 _RESERVED = range(-32099, -32000)
 """Codes that no application may use (JSON-RPC 2.0 section 5.1; MCP 2026-07-28, "Error codes")."""
-_STATELESS_OWN = {errors.HEADER_MISMATCH, errors.MISSING_CLIENT_CAPABILITY, errors.UNSUPPORTED_VERSION}
-_HANDSHAKE_OWN = {errors.RESOURCE_NOT_FOUND, errors.URL_ELICITATION_REQUIRED}
+_DEFINED_IN: dict[int, tuple[str, ...]] = {
+    errors.RESOURCE_NOT_FOUND: revisions.HANDSHAKE,
+    errors.URL_ELICITATION_REQUIRED: (revisions.LAST_HANDSHAKE,),
+    errors.HEADER_MISMATCH: revisions.STATELESS,
+    errors.MISSING_CLIENT_CAPABILITY: revisions.STATELESS,
+    errors.UNSUPPORTED_VERSION: revisions.STATELESS,
+}
 _STATELESS_CODES = {errors.RESOURCE_NOT_FOUND: errors.INVALID_PARAMS}
 _HANDSHAKE_CODES = {errors.MISSING_CLIENT_CAPABILITY: errors.INVALID_REQUEST}
+
+
+def http_status(error: McpError, *, handshake: bool = False) -> int:
+    """The status that an error has over HTTP: 200 for what an application refused (ERR-07). In the handshake
+    era a 404 would say that the session has ended (HL-21).
+    """
+    if isinstance(error, InvalidMeta):
+        return 400
+    if error.code == errors.METHOD_NOT_FOUND:
+        return 200 if handshake else 404
+    return 400 if error.code in _BAD_REQUESTS else 200
+
+
+_BAD_REQUESTS = {
+    errors.PARSE_ERROR,
+    errors.INVALID_REQUEST,
+    errors.HEADER_MISMATCH,
+    errors.MISSING_CLIENT_CAPABILITY,
+    errors.UNSUPPORTED_VERSION,
+}
 
 
 def unreadable_id(session: Envelope | None) -> UnsetType | None:
@@ -222,9 +352,7 @@ class ClientSide:
         """Where the answer to the greeting says who the server is."""
         return greeted.get("_meta", {}).get(_SERVER_INFO) if self._stateless else greeted.get("serverInfo")
 
-    def request_params(
-        self, method: str, params: dict[str, Any], token: types.RequestId | None
-    ) -> dict[str, Any]:
+    def request_params(self, params: dict[str, Any], token: types.RequestId | None) -> dict[str, Any]:
         """The params of a request with the `_meta` that it needs; `token` asks for progress."""
         meta: dict[str, Any] = dict(params.get("_meta") or {})
         if self._stateless:
@@ -245,8 +373,17 @@ class ClientSide:
         self._log_level = level
         return not self._stateless
 
+    def asked(self, raw: bytes) -> types.InputRequiredResult | None:
+        """The questions that came instead of a result."""
+        if not self._stateless or b"input_required" not in raw:
+            return None
+        result = msgspec.json.decode(raw, type=types.InputRequiredResult)
+        return result if result.result_type == "input_required" else None
+
     def check_result(self, method: str, raw: Raw) -> None:
         """Raise msgspec.ValidationError unless the result is one of the method in this revision."""
+        if self.asked(bytes(raw)) is not None:
+            return
         result = msgspec.json.decode(raw, type=METHODS[method].result)
         if self._stateless:
             if result.result_type is None:

@@ -33,6 +33,8 @@ class McpError(Exception):
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
+        if isinstance(code, bool) or not isinstance(code, int) or not isinstance(message, str):
+            raise TypeError("the code of an McpError is an integer, and its message a string")
         super().__init__(message)
         self.code = code
         self.message = message
@@ -67,6 +69,10 @@ class InvalidParams(McpError):
         super().__init__(INVALID_PARAMS, message, data)
 
 
+class InvalidMeta(InvalidParams):
+    """`params._meta` is not what the stateless era needs (-32602)."""
+
+
 class NotFound(McpError):
     """There is no such resource (-32002 in the handshake era, -32602 in the stateless era). Resource handlers
     raise it.
@@ -81,6 +87,25 @@ class InternalError(McpError):
 
     def __init__(self, message: str = "Internal error") -> None:
         super().__init__(INTERNAL_ERROR, message)
+
+
+class HeaderMismatch(McpError):
+    """A header that mirrors the body is missing, malformed or different (-32020, stateless era over HTTP)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(HEADER_MISMATCH, message)
+
+
+class MissingCapability(McpError):
+    """The request cannot be served without client capabilities that it does not declare (-32021)."""
+
+    def __init__(self, needed: dict[str, Any]) -> None:
+        names = ", ".join(needed)
+        super().__init__(
+            MISSING_CLIENT_CAPABILITY,
+            f"This request needs the client to support: {names}",
+            {"requiredCapabilities": needed},
+        )
 
 
 class UnsupportedVersion(McpError):

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from mcpkit.protocol.errors import McpError
 from mcpkit.protocol.methods import Method
-from mcpkit.protocol.types import Implementation, LogLevel, Params, RequestId, Result
+from mcpkit.protocol.types import (
+    Implementation,
+    LogLevel,
+    Params,
+    RequestId,
+    Result,
+    SubscriptionFilter,
+)
 
 
 class Envelope(Struct):
@@ -60,6 +67,18 @@ class Cancel(Struct):
     call: Call
 
 
+class Initialized(Struct):
+    """The client is ready for what nobody asked for."""
+
+
+class Reply(Struct):
+    """The client's response to a question."""
+
+    id: RequestId
+    result: Raw | UnsetType
+    error: Raw | UnsetType
+
+
 class Refuse(Struct):
     """A message that becomes no call: the error to send back as it is."""
 
@@ -68,7 +87,7 @@ class Refuse(Struct):
     batch: Batch | None = None
 
 
-Received = Call | Cancel | Refuse
+Received = Call | Cancel | Initialized | Reply | Refuse
 
 
 # -- To the client -----------------------------------------------------------------------
@@ -113,7 +132,31 @@ class Log(Struct):
     logger: str | None = None
 
 
-Sent = Answer | Failure | Dropped | Refuse | Progress | Log
+class Change(Struct, frozen=True):
+    """A list of tools, prompts or resources has changed, or one resource has."""
+
+    kind: Literal["tools", "prompts", "resources", "resource"]
+    uri: str | None = None
+
+
+class Acknowledged(Struct):
+    """What of a subscription is honoured."""
+
+    call: Call
+    honoured: SubscriptionFilter
+
+
+class Notify(Struct):
+    """A change, for the subscription `call`, or without one for the session."""
+
+    change: Change
+    call: Call | None = None
+
+
+Said = Progress | Log | Acknowledged | Notify
+"""What is sent while a call runs."""
+
+Sent = Answer | Failure | Dropped | Refuse | Said
 
 
 class Identity(Struct, frozen=True):

@@ -21,13 +21,16 @@ from mcpkit.protocol.types import RequestId
 
 _BOM = b"\xef\xbb\xbf"
 _OBJECT = ord("{")
+_BAD_ID = '"id" must be a string or an integer'
 
 
 class Message(Struct):
-    """A request (`method` and `id`), a notification (`method` alone) or a response (`result` or `error`)."""
+    """A request (`method` and `id`), a notification (`method` alone) or a response (`result` or `error`; the
+    error for a message that could not be read has no id, or null).
+    """
 
     jsonrpc: Literal["2.0"]
-    id: RequestId | UnsetType = UNSET
+    id: RequestId | UnsetType | None = UNSET
     method: str | UnsetType = UNSET
     params: Raw | UnsetType = UNSET
     result: Raw | UnsetType = UNSET
@@ -78,24 +81,25 @@ _encode = msgspec.json.Encoder().encode
 
 def is_array(data: bytes) -> bool:
     """Whether the line is a JSON array: a batch, where batches exist."""
-    return data.lstrip()[:1] == b"["
+    return data.removeprefix(_BOM).lstrip()[:1] == b"["
 
 
 def decode(data: bytes) -> Message:
     """The message in `data`, one JSON text. Raises `Malformed`."""
-    if data.startswith(_BOM):
-        data = data[3:]
+    data = data.removeprefix(_BOM)
     if b"\\ud" in data or b"\\uD" in data:
         data = _ESCAPE.sub(_repair_surrogate, data)
     try:
+        data.decode()  # msgspec does not look into what stays raw
         message = _decode_message(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise _diagnose(data, error) from None
-    if message.method is UNSET and (
-        message.id is UNSET or (message.result is UNSET and message.error is UNSET)
-    ):
-        problem = InvalidRequest('A message needs a "method", or an "id" with a "result" or an "error"')
-        raise Malformed(problem, None if message.id is UNSET else message.id)
+    if message.method is UNSET:
+        if message.result is UNSET and message.error is UNSET:
+            problem = InvalidRequest('A message needs a "method", or an "id" with a "result" or an "error"')
+            raise Malformed(problem, None if message.id is UNSET else message.id)
+    elif message.id is None:
+        raise Malformed(InvalidRequest(_BAD_ID))
     if message.params is not UNSET and memoryview(message.params)[0] != _OBJECT:
         message.params = _check_params(message)
     return message
@@ -104,7 +108,7 @@ def decode(data: bytes) -> Message:
 def decode_batch(data: bytes) -> list[bytes]:
     """The elements of an array line, each still JSON text. Raises `Malformed`."""
     try:
-        return [bytes(item) for item in _decode_array(data)]
+        return [bytes(item) for item in _decode_array(data.removeprefix(_BOM))]
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise _diagnose(data, error) from None
 
@@ -136,7 +140,7 @@ def encode(message: Any) -> bytes:
     try:
         return _encode(message)
     except UnicodeEncodeError:
-        return _encode(scrub(msgspec.to_builtins(message)))
+        return _encode(scrub(msgspec.to_builtins(message, enc_hook=_decode_any)))  # the hook is for Raw
 
 
 def scrub(value: Any) -> Any:
@@ -152,14 +156,13 @@ def scrub(value: Any) -> Any:
 
 def _check_params(message: Message) -> Raw | UnsetType:
     """Params that are no object. Null is read as absent; an array gets -32602, since MCP's params are always
-    named.
+    named. A notification is never answered, so there they are read as absent as well.
     """
     text = bytes(message.params)  # type: ignore[arg-type]
-    if text == b"null":
+    if text == b"null" or isinstance(message.id, UnsetType):
         return UNSET
-    request_id = None if message.id is UNSET else message.id
     kind = InvalidParams if text.startswith(b"[") else InvalidRequest
-    raise Malformed(kind('"params" must be an object'), request_id)
+    raise Malformed(kind('"params" must be an object'), message.id)
 
 
 # A client in JavaScript that cuts a string inside an emoji sends half a surrogate pair, which is JSON but no
@@ -178,6 +181,8 @@ def _repair_surrogate(match: re.Match[bytes]) -> bytes:
 
 
 def _diagnose(data: bytes, cause: Exception) -> Malformed:
+    if isinstance(cause, UnicodeDecodeError):
+        return Malformed(ParseError(f"Not valid JSON: no UTF-8 from byte {cause.start} on"))
     if isinstance(cause, RecursionError):
         return Malformed(ParseError("The JSON is nested too deeply"), peek_id(data))
     try:
@@ -195,7 +200,7 @@ def _envelope_problem(value: dict[str, Any]) -> str:
     if value.get("jsonrpc") != "2.0":
         return '"jsonrpc" must be "2.0"'
     if "id" in value and _well_formed_id(value) is None:
-        return '"id" must be a string or an integer'
+        return _BAD_ID
     return '"method" must be a string'
 
 
@@ -204,7 +209,10 @@ def _well_formed_id(value: dict[str, Any]) -> RequestId | None:
     return request_id if isinstance(request_id, str | int) and not isinstance(request_id, bool) else None
 
 
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}:,]|[^\s"\[\]{}:,]+')
+# A string that is cut off is a token as well: its quotes must not be tried one after the other.
+_TOKEN = re.compile(
+    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]++|[\]}]++|[:,]|[^\s"\[\]{}:,]++', re.DOTALL
+)
 
 
 def peek_id(data: bytes) -> RequestId | None:
@@ -216,10 +224,15 @@ def peek_id(data: bytes) -> RequestId | None:
     for match in _TOKEN.finditer(data):
         token = match.group()
         if depth == 1 and before == (b'"id"', b":"):
+            if match.end() == len(data):
+                return None  # there may be more of it in what is missing
             try:
                 return _well_formed_id({"id": _decode_any(token)})
             except msgspec.MsgspecError:
                 return None
-        depth += (token in b"[{") - (token in b"]}")
+        if token[0] in b"[{":
+            depth += len(token)
+        elif token[0] in b"]}":
+            depth -= len(token)
         before = (before[1], token)
     return None

@@ -48,8 +48,8 @@ class LineSplitter:
             self._keep(piece, lines)
             piece = bytes(self._rest)
             self._rest.clear()
-        if not self._skipping and (line := piece.strip()):
-            lines.append(bytes(line))
+        if not self._skipping and (line := bytes(piece.strip())):
+            lines.append(line if len(line) <= self._limit else Oversized(line[: self._limit], self._limit))
         self._skipping = False
 
     def _keep(self, piece: bytes | bytearray, lines: list[bytes | Oversized]) -> None:
@@ -58,7 +58,7 @@ class LineSplitter:
         if len(self._rest) + len(piece) <= self._limit + 1:  # one more, for a carriage return
             self._rest += piece
             return
-        self._rest += piece[: self._limit - len(self._rest)]
-        lines.append(Oversized(bytes(self._rest), self._limit))
+        self._rest += piece[: self._limit]
+        lines.append(Oversized(bytes(self._rest[: self._limit]), self._limit))
         self._rest.clear()
         self._skipping = True

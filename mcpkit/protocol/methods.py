@@ -25,6 +25,10 @@ class Method(Struct, frozen=True):
     capability: str | None = None
     since: str = FIRST
     until: str = LAST
+    named_by: str | None = None
+    """The parameter that the header Mcp-Name repeats."""
+    streams: bool = False
+    """Whether its answer is a stream that goes on."""
 
     def exists_in(self, revision: str) -> bool:
         """Whether `revision` has this method."""
@@ -37,12 +41,15 @@ _ROWS = (
     Method("server/discover", types.Params, types.DiscoverResult, since=FIRST_STATELESS),
     Method("logging/setLevel", types.SetLevelParams, types.Result, "logging", until=LAST_HANDSHAKE),
     Method("tools/list", types.ListParams, types.ListToolsResult, "tools"),
-    Method("tools/call", types.CallToolParams, types.CallToolResult, "tools"),
+    Method("tools/call", types.CallToolParams, types.CallToolResult, "tools", named_by="name"),
     Method("resources/list", types.ListParams, types.ListResourcesResult, "resources"),
     Method("resources/templates/list", types.ListParams, types.ListResourceTemplatesResult, "resources"),
-    Method("resources/read", types.ReadResourceParams, types.ReadResourceResult, "resources"),
+    Method("resources/read", types.ReadResourceParams, types.ReadResourceResult, "resources", named_by="uri"),
+    Method("resources/subscribe", types.SubscribeParams, types.Result, "resources", until=LAST_HANDSHAKE),
+    Method("resources/unsubscribe", types.SubscribeParams, types.Result, "resources", until=LAST_HANDSHAKE),
+    Method("subscriptions/listen", types.ListenParams, types.Result, since=FIRST_STATELESS, streams=True),
     Method("prompts/list", types.ListParams, types.ListPromptsResult, "prompts"),
-    Method("prompts/get", types.GetPromptParams, types.GetPromptResult, "prompts"),
+    Method("prompts/get", types.GetPromptParams, types.GetPromptResult, "prompts", named_by="name"),
     Method("completion/complete", types.CompleteParams, types.CompleteResult, "completions"),
 )
 

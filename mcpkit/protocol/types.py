@@ -251,24 +251,54 @@ class ListParams(Params):
     cursor: str | None = None
 
 
-class CallToolParams(Params, kw_only=True):
+class ResumableParams(Params, kw_only=True):
+    """What the methods share whose handlers can ask the client: its answers, and the state that it brings
+    back.
+    """
+
+    input_responses: dict[str, Raw] | UnsetType = UNSET
+    request_state: str | UnsetType = UNSET
+
+
+class CallToolParams(ResumableParams, kw_only=True):
     """`tools/call`; the arguments stay JSON until the tool is known."""
 
     name: str
     arguments: Raw | UnsetType = UNSET
 
 
-class ReadResourceParams(Params, kw_only=True):
+class ReadResourceParams(ResumableParams, kw_only=True):
     """`resources/read`."""
 
     uri: str
 
 
-class GetPromptParams(Params, kw_only=True):
+class GetPromptParams(ResumableParams, kw_only=True):
     """`prompts/get`."""
 
     name: str
     arguments: dict[str, str] | None = None
+
+
+class SubscribeParams(Params, kw_only=True):
+    """`resources/subscribe` and `resources/unsubscribe`."""
+
+    uri: str
+
+
+class SubscriptionFilter(Wire):
+    """Which changes a client wants to hear of."""
+
+    tools_list_changed: bool = False
+    prompts_list_changed: bool = False
+    resources_list_changed: bool = False
+    resource_subscriptions: list[str] = []
+
+
+class ListenParams(Params, kw_only=True):
+    """`subscriptions/listen`."""
+
+    notifications: SubscriptionFilter
 
 
 class PromptReference(Wire, tag_field="type", tag="ref/prompt"):
@@ -318,6 +348,27 @@ class ProgressParams(Wire):
     progress: float
     total: float | None = None
     message: str | None = None
+
+
+class CancelledNotice(Wire):
+    """`notifications/cancelled`, from the server."""
+
+    request_id: RequestId
+    reason: str | None = None
+
+
+class ChangeParams(Wire):
+    """`notifications/…/list_changed`, and with a `uri` `notifications/resources/updated`."""
+
+    uri: str | None = None
+    meta: Meta | None = field(default=None, name="_meta")
+
+
+class AcknowledgedParams(Wire):
+    """`notifications/subscriptions/acknowledged`: what of the filter is honoured."""
+
+    notifications: SubscriptionFilter
+    meta: Meta | None = field(default=None, name="_meta")
 
 
 class LogParams(Wire):
@@ -396,6 +447,20 @@ class CallToolResult(Result, kw_only=True):
     content: list[ContentBlock]
     structured_content: Raw | UnsetType = UNSET
     is_error: bool = False
+
+
+class InputRequest(Struct):
+    """A question inside a result."""
+
+    method: str
+    params: dict[str, Any]
+
+
+class InputRequiredResult(Result, kw_only=True):
+    """Instead of the result of a call: what the client has to bring for it."""
+
+    input_requests: dict[str, InputRequest] | None = None
+    request_state: str | None = None
 
 
 class ReadResourceResult(CacheableResult, kw_only=True):

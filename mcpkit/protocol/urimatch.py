@@ -29,8 +29,8 @@ RESERVED = ":/?#[]@!$&'()*+,;="
 """RFC 3986 section 2.2."""
 
 _MARKS = "!*'()@:$"
-"""Besides UNRESERVED: what JavaScript's encodeURIComponent leaves alone, and what people and models write into a
-path as it is, since it may stand there (RFC 3986 section 3.3) and separates nothing in a template."""
+"""Besides UNRESERVED: what JavaScript's encodeURIComponent leaves alone, and what people and models write
+into a path as it is, since it may stand there (RFC 3986 section 3.3) and separates nothing in a template."""
 
 
 class Chars(NamedTuple):

@@ -82,7 +82,7 @@ def _private(fd: int, flags: int) -> int:
 
 def _speak_on_stderr() -> None:
     """Standard error for print(), logging and tracebacks: UTF-8, line by line, never blocking for long."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # None, where it was closed at the start
         sys.stdout.flush()  # what was printed before belongs there as well
     raw = _Patient(2) if hasattr(select, "poll") else io.FileIO(2, "w", closefd=False)
     sys.stdout = sys.stderr = io.TextIOWrapper(

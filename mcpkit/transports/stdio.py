@@ -43,11 +43,9 @@ def run(
     try:
         trio.run(functools.partial(_run, app, descriptors, max_body, grace))
     finally:
-        if _CAN_WAIT:
+        if _CAN_WAIT:  # a socket's description may be shared with whoever started this process
             for fd in descriptors:
-                os.set_blocking(
-                    fd, True
-                )  # a socket's description may be shared with whoever started this process
+                os.set_blocking(fd, True)
 
 
 async def serve(app: App, *, max_body: int = MAX_MESSAGE, grace: float | None = None) -> None:
@@ -95,6 +93,8 @@ def _waiting_streams(read_fd: int, write_fd: int) -> tuple[Read, Write]:
                 return os.read(read_fd, _READ_SIZE)
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(read_fd)
+            except OSError:  # a socket whose peer left without reading everything, or a terminal that is gone
+                return b""
 
     async def write(data: bytearray) -> None:
         while data:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import queue
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 
@@ -18,7 +19,10 @@ _READ_SIZE = 65536
 def streams(
     read_fd: int, write_fd: int
 ) -> tuple[Callable[[], Awaitable[bytes]], Callable[[bytearray], Awaitable[None]]]:
-    """The `read` and `write` of a `LineChannel` over two blocking descriptors. Call it inside a trio loop."""
+    """The `read` and `write` of a `LineChannel` over two descriptors. Call it inside a trio loop."""
+    if sys.platform != "win32":
+        os.set_blocking(read_fd, True)  # they come from `descriptors.take` ready to be waited for
+        os.set_blocking(write_fd, True)
     incoming, received = trio.open_memory_channel[bytes](1)
     writer = _Writer(write_fd)
     token = trio.lowlevel.current_trio_token()
@@ -48,14 +52,22 @@ class _Writer:
         self._token = trio.lowlevel.current_trio_token()
         self._queue: queue.SimpleQueue[tuple[bytes, trio.Event]] = queue.SimpleQueue()
         self._broken = False
+        self._waiting: tuple[int, trio.Event] | None = None
+        """How much the thread is writing. After a cancellation the next `write` begins with these bytes, and
+        waits for them instead of writing them again.
+        """
 
     async def write(self, data: bytearray) -> None:
-        written = trio.Event()
-        self._queue.put((bytes(data), written))
-        data.clear()
-        await written.wait()
-        if self._broken:
-            raise trio.BrokenResourceError("the client has closed its end")
+        while data:
+            if self._waiting is None:
+                self._waiting = len(data), trio.Event()
+                self._queue.put((bytes(data), self._waiting[1]))
+            size, written = self._waiting
+            await written.wait()
+            self._waiting = None
+            del data[:size]
+            if self._broken:
+                raise trio.BrokenResourceError("the client has closed its end")
 
     def run(self) -> None:
         while True:

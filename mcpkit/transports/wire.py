@@ -9,6 +9,10 @@ from mcpkit.protocol.lines import LineSplitter, Oversized
 _NO_LIMIT = 2**62
 
 
+class HttpFailure(Exception):
+    """A server that cannot be reached, or that answered with no message of the protocol; the text says how."""
+
+
 class Wire:
     """What a client sends and receives, whatever carries it."""
 

@@ -1,0 +1,26 @@
+"""What carries the messages of one client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from mcpkit.protocol.lines import Oversized
+
+
+class Channel(Protocol):
+    """What carries the messages of one client, each a JSON text without its line end."""
+
+    async def receive(self) -> Sequence[bytes | Oversized] | None:
+        """The messages that have come; None at the end."""
+
+    def write(self, message: bytes) -> None:
+        """Put a message into the outgoing buffer."""
+
+    async def flush(self) -> None:
+        """Let the buffer go out; what is written while it does goes along. Raises trio.BrokenResourceError
+        when the client has gone.
+        """
+
+    async def drain(self) -> None:
+        """Wait until the buffer is small enough to go on."""
