@@ -1,0 +1,106 @@
+"""HTTP as the transports see it: a request to read, an exchange to answer through. It knows no server.
+
+An adapter (`asgi`, later others) makes an `Exchange` for each request and calls a `Handler` with it. The
+handler answers with `respond`, or streams with `start`, `write` and the end of its own call. When the client
+goes away, writing raises `Disconnected` and the functions given to `on_disconnect` are called, at once and
+from the adapter's own task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+HeaderList = Sequence[tuple[bytes, bytes]]
+
+
+class Disconnected(Exception):
+    """The client has gone."""
+
+
+class BodyRefused(Exception):
+    """The body cannot be read: `status` is 413 (too large) or 408 (too slow)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Request(Struct):
+    """The head of a request. Header names are lower case; `server` is the address that the client connected
+    to, None on a unix socket.
+    """
+
+    method: str
+    path: str
+    headers: HeaderList
+    scheme: str = "http"
+    server: str | None = None
+    client: str | None = None
+    _by_name: dict[str, list[str]] | None = None
+
+    def all(self, name: str) -> list[str]:
+        """The values of a header, surrounding blanks removed. What is not ASCII comes out as Latin-1."""
+        if self._by_name is None:
+            self._by_name = {}
+            for key, value in self.headers:
+                values = self._by_name.setdefault(key.decode("latin-1"), [])
+                values.append(value.decode("latin-1").strip(" \t"))
+        return self._by_name.get(name.lower(), [])
+
+    @property
+    def mapping(self) -> dict[str, str]:
+        """All headers by name."""
+        self.all("")
+        return {name: ", ".join(values) for name, values in (self._by_name or {}).items()}
+
+    def get(self, name: str) -> str | None:
+        """The value of a header; several are joined by commas (RFC 9110 section 5.3)."""
+        values = self.all(name)
+        return ", ".join(values) if values else None
+
+
+class Exchange(Protocol):
+    """One request and the answer to it."""
+
+    request: Request
+
+    async def body(self, limit: int, seconds: float) -> bytes:
+        """The whole body. Raises `BodyRefused` above `limit` bytes and when it takes longer than `seconds`,
+        `Disconnected`.
+        """
+        ...
+
+    async def respond(self, status: int, headers: HeaderList, body: bytes = b"") -> None:
+        """The whole answer. A body that was not read is read and thrown away meanwhile."""
+
+    async def start(self, status: int, headers: HeaderList, first: bytes) -> None:
+        """Begin a streamed answer with its first bytes."""
+
+    async def write(self, data: bytes) -> None:
+        """More of a streamed answer. Raises `Disconnected`; waits while the client reads slowly."""
+
+    def start_soon(self, task: Callable[[], Awaitable[object]]) -> None:
+        """Run something beside the answer; it is cancelled when the answer is complete."""
+
+    def on_disconnect(self, call: Callable[[], object]) -> None:
+        """Call a function when the client goes away before the answer is complete; at once when it has
+        already.
+        """
+
+
+Handler = Callable[[Exchange], Awaitable[None]]
+
+
+def json_headers(extra: Iterable[tuple[bytes, bytes]] = ()) -> list[tuple[bytes, bytes]]:
+    """The headers of a JSON answer."""
+    return [(b"content-type", b"application/json"), *extra]
+
+
+EVENT_STREAM_HEADERS: HeaderList = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # or nginx holds events back
+]

@@ -1,0 +1,91 @@
+"""Who may speak to an HTTP server from a browser, and under which names it is reached.
+
+A web page that a user visits can send requests to servers on the user's own machine. So a server on a
+loopback address answers only to its own names (which defeats DNS rebinding), and a page of another origin is
+refused everywhere unless the operator allowed it.
+Source: MCP 2026-07-28, Streamable HTTP, "Security warning"; WHATWG Fetch, "CORS protocol".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+
+from mcpkit.transports.http import HeaderList, Request
+
+_LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._\-]+)(?::[0-9]*)?")
+_PAGE = re.compile(rf"https?://{_HOST.pattern}")
+_PARAMETER = re.compile(r"mcp-param-[!#$%&'*+\-.^_`|~0-9a-z]+", re.IGNORECASE)
+_ALLOWED_HEADERS = (
+    b"Content-Type, Accept, Authorization, Last-Event-ID, Mcp-Session-Id, "
+    b"MCP-Protocol-Version, Mcp-Method, Mcp-Name"
+)
+_EXPOSED_HEADERS = b"Mcp-Session-Id, WWW-Authenticate"
+
+
+class Guard:
+    """The rules of one server. `hosts` are further names under which it may be reached, `origins` pages that
+    may use it ("*" for all).
+    """
+
+    def __init__(self, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
+        self._hosts = {host.lower() for host in hosts}
+        self._origins = {origin.lower().rstrip("/") for origin in origins}
+
+    def refuses(self, request: Request) -> str | None:
+        """Why the request is refused (403); None when it is not."""
+        host = (request.get("host") or "").lower()
+        local = _is_loopback(request.server)
+        if (local or self._hosts) and not self._knows(host, local=local):
+            return f"Forbidden: this server is not reached as {host!r}; allow the name with --allow-host"
+        origin = request.get("origin")
+        if origin is not None and not self._trusts(origin.lower(), request.scheme, host, local=local):
+            return "Forbidden: pages of this origin may not use this server; allow it with --allow-origin"
+        return None
+
+    def _knows(self, host: str, *, local: bool) -> bool:
+        match = _HOST.fullmatch(host)
+        name = match[1] if match else ""
+        return (local and name in _LOCAL_NAMES) or host in self._hosts or name in self._hosts
+
+    def _trusts(self, origin: str, scheme: str, host: str, *, local: bool) -> bool:
+        if "*" in self._origins or origin in self._origins:
+            return True
+        page = _PAGE.fullmatch(origin)
+        own = f"{scheme}://{host.removesuffix(':443' if scheme == 'https' else ':80')}"
+        return page is not None and (origin == own or (local and page[1] in _LOCAL_NAMES))
+
+    def cors(self, request: Request) -> HeaderList:
+        """The headers that let a page, which was not refused, read the answer."""
+        origin = request.get("origin")
+        if origin is None:
+            return ()
+        return (
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-expose-headers", _EXPOSED_HEADERS),
+            (b"vary", b"Origin"),
+        )
+
+    def preflight(self, request: Request) -> HeaderList:
+        """The headers that answer a browser's question before its real request."""
+        asked = (request.get("access-control-request-headers") or "").split(",")
+        mirrored = [name.strip().encode() for name in asked if _PARAMETER.fullmatch(name.strip())]
+        allowed = b", ".join([_ALLOWED_HEADERS, *mirrored])
+        return (
+            *self.cors(request),
+            (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
+            (b"access-control-allow-headers", allowed),
+            (b"access-control-max-age", b"600"),
+        )
+
+
+def _is_loopback(address: str | None) -> bool:
+    if address is None:
+        return False
+    try:
+        parsed = ipaddress.ip_address(address)
+        return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback  # ::ffff:127.0.0.1
+    except ValueError:
+        return address == "localhost"

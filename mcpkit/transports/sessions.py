@@ -1,0 +1,369 @@
+"""Sessions of the handshake era over Streamable HTTP.
+
+A session is a `Connection` that outlives its requests. Its calls run beside them: a client that loses a
+response does not cancel the call (HL-18), and fetches the rest with `Last-Event-ID`.
+
+The table keeps live sessions; what makes a session (revision, client, capabilities, level of logs, subscriptions)
+stands in the `Store` as well, so that a process that does not know it can take it over. A session that is there no
+more has ended, whichever process ended it.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections import OrderedDict
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+import trio
+from msgspec import Struct
+
+from mcpkit.engine import dispatch
+from mcpkit.engine.asking import Desk
+from mcpkit.engine.calls import TaskPort, serve_call, to_line
+from mcpkit.engine.runtime import Runtime
+from mcpkit.engine.subscriptions import Listener
+from mcpkit.protocol import eras, events, types
+from mcpkit.protocol.connection import Connection
+from mcpkit.protocol.questions import Question
+from mcpkit.questions import Unavailable
+from mcpkit.stores.base import StoreError
+from mcpkit.transports.http import Request
+from mcpkit.transports.streams import MAX_KEPT_BYTES, Stream
+
+MAX_STREAMS = 100
+"""Streams of one session that are kept after their last message, for a client that comes back."""
+
+
+class Record(Struct):
+    """What makes a session."""
+
+    envelope: events.Envelope
+    principal: str
+    subscribed: list[str]
+
+
+class Session:
+    """One client's session."""
+
+    def __init__(self, session_id: str, connection: Connection, principal: str, runtime: Runtime) -> None:
+        self.id = session_id
+        self.connection = connection
+        self.principal = principal
+        self.used = trio.current_time()
+        self.saved = -math.inf
+        """When it was written to the store, as `record`."""
+        self.record = b""
+        self.standalone = Stream(0)
+        self._runtime = runtime
+        self._streams: OrderedDict[int, Stream] = OrderedDict({0: self.standalone})
+        self._count = 0
+        self._readers = 0
+        self._scopes: dict[events.Call, trio.CancelScope] = {}
+        self._listener: Listener | None = None
+        self.desk = Desk()
+
+    @property
+    def envelope(self) -> events.Envelope:
+        """What the handshake settled."""
+        assert self.connection.session is not None
+        return self.connection.session
+
+    @property
+    def busy(self) -> bool:
+        """Whether calls are running, or the client is reading a stream."""
+        return bool(self._scopes or self._readers)
+
+    @contextmanager
+    def attached(self) -> Generator[None]:
+        """While the client reads a stream."""
+        self._readers += 1
+        try:
+            yield
+        finally:
+            self._readers -= 1
+            self.used = trio.current_time()
+
+    def receive(
+        self,
+        received: Iterable[events.Received],
+        nursery: trio.Nursery,
+        request: Request,
+        *,
+        streams: bool = True,
+    ) -> Stream:
+        """Serve what a request brought; the stream on which the answers come, and nothing else unless the
+        client takes `streams`.
+        """
+        self._count += 1
+        stream = Stream(self._count)
+        self._keep(stream)
+        calls: list[events.Call] = []
+        for event in received:
+            if isinstance(event, events.Call):
+                self._scopes[event] = trio.CancelScope()  # what follows in a batch may cancel it
+                calls.append(event)
+            elif isinstance(event, events.Cancel):
+                self.cancel(event.call)
+            elif isinstance(event, events.Initialized):
+                self._listen()
+            elif isinstance(event, events.Reply):
+                self.desk.answered(event)
+            else:
+                self._put(stream, self.connection.send(event))
+        running = [call for call in calls if not self._answer(call, stream)]
+        _Group(self, stream, running, request, streams=streams).start(nursery)
+        return stream
+
+    def _listen(self) -> None:
+        """From `notifications/initialized` on the session hears of changes; they wait for its own stream."""
+        if self._listener is None:
+            self._listener = self._runtime.hub.listen(self.connection.wants)
+
+    async def tell(self) -> None:
+        """Put changes on the session's own stream, for as long as the client reads it."""
+        self._listen()
+        assert self._listener is not None
+        while (changes := await self._listener.next()) is not None:
+            for change in changes:
+                self._put(self.standalone, self.connection.send(events.Notify(change)))
+
+    def stream(self, number: int) -> Stream | None:
+        """A stream that is still kept."""
+        return self._streams.get(number)
+
+    def forget(self, stream: Stream) -> None:
+        """Keep a stream no longer: its client was given no event of it to come back with."""
+        self._streams.pop(stream.number, None)
+
+    def cancel(self, call: events.Call) -> None:
+        """Cancel a call."""
+        scope = self._scopes.get(call)
+        if scope is not None:
+            scope.cancel()
+
+    def end(self) -> None:
+        """Cancel all calls and end all streams."""
+        for scope in self._scopes.values():
+            scope.cancel()
+        for stream in self._streams.values():
+            stream.end()
+        if self._listener is not None:
+            self._listener.close()
+
+    def _answer(self, call: events.Call, stream: Stream) -> bool:
+        reply = dispatch.answer(self._runtime, call)
+        if reply is None:
+            return False
+        del self._scopes[call]
+        if isinstance(call.params, types.SetLevelParams | types.SubscribeParams):
+            self.saved = -math.inf  # it has changed
+        self._put(stream, to_line(self._runtime, self.connection, reply))
+        return True
+
+    def _put(self, stream: Stream, line: bytes | None) -> None:
+        if line is not None:
+            stream.put(line)
+
+    def _keep(self, stream: Stream) -> None:
+        self._streams[stream.number] = stream
+        complete = [kept for kept in self._streams.values() if kept.complete]
+        size = sum(kept.size for kept in complete)
+        while len(complete) > MAX_STREAMS or (size > MAX_KEPT_BYTES and len(complete) > 1):
+            size -= complete[0].size
+            self.forget(complete.pop(0))
+
+
+class _Group(TaskPort):
+    """The calls of one request, and the port of each."""
+
+    def __init__(
+        self, session: Session, stream: Stream, calls: list[events.Call], request: Request, *, streams: bool
+    ) -> None:
+        self._session = session
+        self._stream = stream
+        self._request = request
+        self._streams = streams
+        self._calls = calls
+        self._left = len(calls)
+
+    def start(self, nursery: trio.Nursery) -> None:
+        if not self._calls:
+            self._stream.end()
+        for call in self._calls:
+            nursery.start_soon(self._run, call)
+
+    async def _run(self, call: events.Call) -> None:
+        session = self._session
+        try:
+            reply = await serve_call(session._runtime, call, self, session._scopes[call])
+        finally:
+            del session._scopes[call]
+            self._left -= 1
+        line = to_line(session._runtime, session.connection, reply)
+        if line is not None:
+            self._stream.put(line, last=not self._left)
+        elif not self._left:
+            self._stream.end()
+
+    # -- The port of contexts ----------------------------------------------------------------
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """See `context.Port`."""
+        return self._request.mapping
+
+    def emit(self, event: events.Said) -> None:
+        """Put a message about a call on its stream, if the client takes one."""
+        line = self._session.connection.send(event)
+        if line is not None and self._streams:
+            self._stream.put(line)
+
+    async def drain(self) -> None:
+        """Wait for a client that reads slowly. One that is away must not stop a call: what it misses is bounded by
+        the stream.
+        """
+        await self._stream.room()
+
+    def close_stream(self) -> None:
+        """Let go of the response. Only a client that was given an event to resume from comes back (HL-16)."""
+        if self._streams and eras.primes_streams(self._session.envelope):
+            self._stream.detach()
+
+    async def ask(self, question: Question, seconds: float) -> Any:
+        """The result of a question to the client, which goes out on the call's own stream (S2C-02)."""
+        if not self._streams:
+            return Unavailable("the client accepts no stream, on which it could be asked")
+        return await self._session.desk.ask(question, self._write, seconds)
+
+    async def _write(self, line: bytes) -> None:
+        self._stream.put(line)
+
+
+class TooManySessions(Exception):
+    """The table is full."""
+
+
+class Table:
+    """All sessions of a server."""
+
+    def __init__(self, runtime: Runtime, *, most: int, idle: float) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
+        self._most = most
+        self._idle = idle
+        self._live: dict[str, Session] = {}
+
+    async def open(self, connection: Connection, principal: str) -> Session:
+        """A new session. Raises `TooManySessions`, `StoreError`."""
+        session = self._add(Session(secrets.token_urlsafe(24), connection, principal, self._runtime))
+        try:
+            await self._save(session)
+        except BaseException:
+            self._drop(session)
+            raise
+        return session
+
+    async def find(self, session_id: str, principal: str) -> Session | None:
+        """The session of an id, if it is this principal's. Raises `TooManySessions`, `StoreError`."""
+        saved = await self._saved(session_id)
+        session = self._live.get(session_id)
+        if saved is None:
+            if session is not None:
+                self._drop(session)
+            return None
+        if session is None or saved != session.record:
+            session = self._restore(session_id, session, saved, principal)
+        if session is None or session.principal != principal:
+            return None
+        session.used = trio.current_time()
+        await self.keep(session)
+        return session
+
+    async def keep(self, session: Session) -> None:
+        """Write a session to the store when it has changed, and now and then. Raises `StoreError`."""
+        if trio.current_time() - session.saved > self._idle * _MARGIN:
+            await self._save(session)
+
+    async def close(self, session: Session) -> None:
+        """Forget a session; its id is never used again. Raises `StoreError`."""
+        self._drop(session)
+        await self._store.delete(_name(session.id))
+
+    def end(self) -> None:
+        """End the streams that no answer will end. Calls go on: whoever gave them time to, cancels them. The store
+        keeps the sessions for another process.
+        """
+        for session in self._live.values():
+            session.standalone.end()
+
+    async def sweep_forever(self) -> None:
+        """Forget idle sessions, now and then, and keep those whose client only listens."""
+        while True:
+            await trio.sleep(min(60.0, max(0.05, self._idle / 4)))
+            self._sweep()
+            for session in [session for session in self._live.values() if session.busy]:
+                with suppress(StoreError):
+                    await self.keep(session)
+
+    def _sweep(self) -> None:
+        for session in [session for session in self._live.values() if self._is_over(session)]:
+            self._drop(session)
+
+    def _is_over(self, session: Session) -> bool:
+        return not session.busy and session.used < trio.current_time() - self._idle
+
+    def _add(self, session: Session) -> Session:
+        if len(self._live) >= self._most:
+            self._sweep()
+        if len(self._live) >= self._most:
+            raise TooManySessions(f"There are {self._most:,} sessions; try again later")
+        self._live[session.id] = session
+        return session
+
+    def _drop(self, session: Session) -> None:
+        self._live.pop(session.id, None)
+        session.end()
+
+    async def _save(self, session: Session) -> None:
+        record = Record(session.envelope, session.principal, sorted(session.connection.subscribed))
+        session.record = msgspec.json.encode(record)
+        session.saved = trio.current_time()
+        await self._store.put(_name(session.id), session.record, self._idle * (1 + _MARGIN))
+
+    async def _saved(self, session_id: str) -> bytes | None:
+        if len(session_id) > _LONGEST_ID:
+            return None
+        try:
+            return await self._store.get(_name(session_id))
+        except StoreError:
+            if session_id not in self._live:
+                raise
+            return self._live[session_id].record  # this process knows enough to go on
+
+    def _restore(
+        self, session_id: str, session: Session | None, saved: bytes, principal: str
+    ) -> Session | None:
+        """A session as another process has left it."""
+        record = msgspec.json.decode(saved, type=Record)
+        if record.principal != principal:
+            return None
+        if session is None:
+            connection = Connection(self._runtime.identity, record.envelope, null_ids=False)
+            session = self._add(Session(session_id, connection, principal, self._runtime))
+        session.envelope.log_level = record.envelope.log_level
+        session.connection.subscribed = set(record.subscribed)
+        session.record = saved
+        return session
+
+
+_LONGEST_ID = 200
+_MARGIN = 0.05
+"""Of the idle time: how long after a write to the store a use is not written, so that not each one is."""
+
+
+def _name(session_id: str) -> str:
+    return f"session:{session_id}"

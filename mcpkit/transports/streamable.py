@@ -1,0 +1,447 @@
+"""Streamable HTTP: one endpoint for both eras, decided for each request.
+
+    verb      stateless era                          handshake era
+    POST      one message, one answer or a stream    initialize opens a session; later messages name it
+    GET       405                                    the session's own stream, or one to resume
+    DELETE    405                                    ends the session
+
+Rule 1. The order of the checks is the order of the specification: what is wrong with HTTP, with JSON, with
+        `_meta`, with the headers that mirror the body, with the parameters. The first failure answers.
+Rule 2. Whatever has a status of its own is found before the first byte of an answer leaves.
+Rule 3. A client that leaves cancels its call in the stateless era (HM-15), and does not in the handshake era
+        (HL-18).
+
+Source: MCP 2025-11-25 and 2026-07-28, "Streamable HTTP".
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import trio
+
+from mcpkit.engine import access, dispatch
+from mcpkit.engine.calls import TaskPort, serve_call, to_line
+from mcpkit.engine.runtime import Runtime
+from mcpkit.protocol import eras, events, jsonrpc, sse, types
+from mcpkit.protocol.connection import Connection
+from mcpkit.protocol.errors import HeaderMismatch, InvalidRequest, McpError, UnsupportedVersion
+from mcpkit.protocol.headers import Metadata
+from mcpkit.stores.base import StoreError
+from mcpkit.transports import http
+from mcpkit.transports.access import LoggedExchange
+from mcpkit.transports.http import BodyRefused, Disconnected, Exchange, HeaderList, Request
+from mcpkit.transports.options import HttpOptions
+from mcpkit.transports.security import Guard
+from mcpkit.transports.sessions import Session, Table, TooManySessions
+from mcpkit.transports.streams import Stream, Writer
+
+_SESSION = b"mcp-session-id"
+_VERBS = ("POST", "GET", "DELETE", "OPTIONS")
+_ALLOW = (b"allow", b"POST, GET, DELETE, OPTIONS")
+_EVENT_ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,15})")
+_PATIENCE_SECONDS = 1.0
+"""How long an answer may take before a stream is begun that a client can come back to."""
+
+
+Accepted = tuple[bool, ...]
+"""Whether the client takes a JSON answer, and whether it takes a stream."""
+
+
+class _Refused(Exception):
+    """The request is answered with a status and an error."""
+
+    def __init__(
+        self, status: int, error: McpError, request_id: Any = msgspec.UNSET, headers: HeaderList = ()
+    ) -> None:
+        super().__init__(error.message)
+        self.status = status
+        self.error = error
+        self.request_id = request_id
+        self.headers = headers
+
+
+def _refused(status: int, message: str, headers: HeaderList = ()) -> _Refused:
+    return _Refused(status, InvalidRequest(message), headers=headers)
+
+
+def _unavailable(error: Exception, request_id: Any = msgspec.UNSET) -> _Refused:
+    return _Refused(503, InvalidRequest(str(error)), request_id, [(b"retry-after", b"60")])
+
+
+class Endpoint:
+    """The endpoint of one running app. Calls that outlive their requests run in `nursery`."""
+
+    def __init__(self, runtime: Runtime, nursery: trio.Nursery, options: HttpOptions) -> None:
+        self._runtime = runtime
+        self._nursery = nursery
+        self._options = options
+        self._logs = access.enabled()
+        self._guard = Guard(options.allowed_hosts, options.allowed_origins)
+        self._sessions = Table(runtime, most=options.max_sessions, idle=options.session_idle)
+        nursery.start_soon(self._sessions.sweep_forever)
+
+    async def ready(self) -> None:
+        """Wait until the lifespan has begun."""
+        await self._runtime.ready.wait()
+
+    def end(self) -> None:
+        """End all streams, so that the server can stop."""
+        self._runtime.hub.close()
+        self._sessions.end()
+
+    async def handle(self, exchange: Exchange) -> None:
+        """Answer one request."""
+        if not self._logs:
+            await self._handle(exchange)
+            return
+        logged = LoggedExchange(exchange)
+        try:
+            await self._handle(logged)
+        finally:
+            logged.log()
+
+    async def _handle(self, exchange: Exchange) -> None:
+        request = exchange.request
+        cors: HeaderList = ()
+        try:
+            if request.method not in _VERBS:
+                raise _refused(405, f"{request.method} is not supported", [_ALLOW])
+            reason = self._guard.refuses(request)
+            if reason is not None:
+                raise _refused(403, reason)
+            cors = self._guard.cors(request)
+            await self._verb(exchange, cors)
+        except (_Refused, TooManySessions, StoreError) as error:
+            refused = error if isinstance(error, _Refused) else _unavailable(error)
+            body = jsonrpc.error(refused.request_id, eras.error_object(refused.error, None))
+            await exchange.respond(refused.status, http.json_headers((*cors, *refused.headers)), body)
+        except Disconnected:
+            pass  # there is nobody to answer
+
+    async def _verb(self, exchange: Exchange, cors: HeaderList) -> None:
+        request = exchange.request
+        if request.method == "POST":
+            await self._post(exchange, cors)
+        elif request.method == "OPTIONS":
+            await exchange.respond(204, self._guard.preflight(request))
+        elif request.get("mcp-session-id") is None and eras.names_stateless(
+            request.get("mcp-protocol-version")
+        ):
+            raise _refused(405, f"This revision has no {request.method}", [(b"allow", b"POST, OPTIONS")])
+        elif request.method == "GET":
+            await self._get(exchange, cors)
+        else:
+            session = await self._session(request)
+            await self._sessions.close(session)
+            await exchange.respond(204, cors)
+
+    # -- POST --------------------------------------------------------------------------------
+
+    async def _post(self, exchange: Exchange, cors: HeaderList) -> None:
+        request = exchange.request
+        if (request.get("content-type") or "").partition(";")[0].strip().lower() != "application/json":
+            raise _refused(415, "Content-Type must be application/json")
+        accepted = _accepted(request.get("accept"), ("application/json", "text/event-stream"))
+        try:
+            data = await exchange.body(self._options.max_body, self._options.body_timeout)
+        except BodyRefused as refused:
+            raise _refused(refused.status, str(refused)) from None
+        if not any(accepted):
+            raise _refused(406, "Accept must include application/json and text/event-stream")
+        try:
+            message = None if jsonrpc.is_array(data) else jsonrpc.decode(data)
+            if message is None:
+                jsonrpc.decode_batch(data)  # what is no JSON is told so, whoever sends it
+        except jsonrpc.Malformed as malformed:
+            request_id = msgspec.UNSET if malformed.id is None else malformed.id
+            raise _Refused(400, malformed.error, request_id) from None
+        if message is not None and _is_stateless(request, message):
+            await self._stateless(exchange, cors, accepted, message)
+        else:
+            await self._handshake_post(exchange, cors, accepted, data, message)
+
+    # -- The stateless era -------------------------------------------------------------------
+
+    async def _stateless(
+        self, exchange: Exchange, cors: HeaderList, accepted: Accepted, message: jsonrpc.Message
+    ) -> None:
+        if not isinstance(message.method, str):
+            raise _refused(400, "Nothing was asked that this could answer")
+        if isinstance(message.id, msgspec.UnsetType):
+            await exchange.respond(202, cors)  # HM-10: no notification has an effect here
+            return
+        metadata = Metadata(exchange.request.all)
+        connection = Connection(self._runtime.identity)
+        event = connection.receive_message(message, metadata)
+        if isinstance(event, events.Refuse):
+            raise _Refused(eras.http_status(event.error), event.error, event.id)
+        assert isinstance(event, events.Call)
+        self._check_arguments(event, metadata)
+        reply = dispatch.answer(self._runtime, event)
+        if reply is not None:
+            await self._answer(exchange, cors, accepted, reply, to_line(self._runtime, connection, reply))
+            return
+        await self._call(exchange, cors, accepted, connection, event)
+
+    def _check_arguments(self, call: events.Call, metadata: Metadata) -> None:
+        params = call.params
+        if not isinstance(params, types.CallToolParams):
+            return
+        tool = self._runtime.registry.tools.get(params.name)
+        if tool is None or not tool.mirrored:
+            return
+        try:
+            metadata.check_arguments(tool.definition.input_schema, _plain(params.arguments))
+        except HeaderMismatch as mismatch:
+            raise _Refused(400, mismatch, call.id) from None
+
+    async def _call(
+        self,
+        exchange: Exchange,
+        cors: HeaderList,
+        accepted: Accepted,
+        connection: Connection,
+        call: events.Call,
+    ) -> None:
+        """Run the call in this task: the client's leaving cancels it."""
+        if call.method.streams and not accepted[1]:
+            problem = InvalidRequest(
+                f"{call.method.name} is answered with a stream: accept text/event-stream"
+            )
+            raise _Refused(406, problem, call.id)
+        writer = self._writer(exchange, cors)
+        scope = trio.CancelScope()
+        exchange.on_disconnect(scope.cancel)
+        try:
+            port = _Port(connection, writer, exchange.request, streams=accepted[1])
+            reply = await serve_call(self._runtime, call, port, scope)
+            line = to_line(self._runtime, connection, reply)
+            if line is None or scope.cancel_called:
+                return
+            if writer.empty:
+                await self._answer(exchange, cors, accepted, reply, line)
+            else:
+                writer.put(sse.event(line))
+        finally:
+            await writer.close()
+
+    def _writer(self, exchange: Exchange, headers: HeaderList) -> Writer:
+        return Writer(exchange, headers, self._options.keep_alive)
+
+    async def _answer(
+        self,
+        exchange: Exchange,
+        cors: HeaderList,
+        accepted: Accepted,
+        reply: events.Answer | events.Failure | events.Dropped,
+        line: bytes | None,
+    ) -> None:
+        assert line is not None
+        status = eras.http_status(reply.error) if isinstance(reply, events.Failure) else 200
+        if accepted[0] or status != 200:
+            await exchange.respond(status, http.json_headers(cors), line)
+        else:
+            writer = self._writer(exchange, cors)
+            writer.put(sse.event(line))
+            await writer.close()
+
+    # -- The handshake era -------------------------------------------------------------------
+
+    async def _handshake_post(
+        self,
+        exchange: Exchange,
+        cors: HeaderList,
+        accepted: Accepted,
+        data: bytes,
+        message: jsonrpc.Message | None,
+    ) -> None:
+        request = exchange.request
+        if message is not None and message.method == "initialize" and request.get("mcp-session-id") is None:
+            await self._initialize(exchange, cors, accepted, message)
+            return
+        try:
+            session = await self._session(request)
+        except _Refused as refused:
+            if message is not None and isinstance(message.method, str):  # a response has no id of ours
+                refused.request_id = message.id
+            raise
+        received = session.connection.receive(data)
+        if len(received) == 1 and isinstance(received[0], events.Refuse) and received[0].batch is None:
+            error, request_id = received[0].error, received[0].id
+            status = eras.http_status(error, handshake=True)
+            raise _Refused(status, error, msgspec.UNSET if request_id is None else request_id)  # RPC-06
+        stream = session.receive(received, self._nursery, request, streams=accepted[1])
+        await self._sessions.keep(session)
+        if not any(isinstance(event, events.Call | events.Refuse) for event in received):
+            await exchange.respond(202, cors)
+            return
+        await self._deliver(exchange, cors, accepted, session, stream)
+
+    async def _initialize(
+        self, exchange: Exchange, cors: HeaderList, accepted: Accepted, message: jsonrpc.Message
+    ) -> None:
+        connection = Connection(self._runtime.identity, null_ids=False)
+        event = connection.receive_message(message)
+        if event is None:
+            raise _refused(400, "initialize is a request: it needs an id")
+        if isinstance(event, events.Refuse):
+            raise _Refused(eras.http_status(event.error, handshake=True), event.error, event.id)
+        assert isinstance(event, events.Call)
+        reply = dispatch.answer(self._runtime, event)
+        assert reply is not None
+        try:
+            session = await self._sessions.open(connection, "")
+        except (TooManySessions, StoreError) as error:
+            raise _unavailable(error, event.id) from None
+        named: HeaderList = (*cors, (_SESSION, session.id.encode()))
+        await self._answer(exchange, named, accepted, reply, to_line(self._runtime, connection, reply))
+
+    async def _session(self, request: Request) -> Session:
+        """The session that a request names, with the version that it speaks."""
+        version, served = request.get("mcp-protocol-version"), eras.supported_versions()
+        if version is not None and version not in served:
+            raise _Refused(400, UnsupportedVersion(version, served))
+        session_id = request.get("mcp-session-id")
+        if session_id is None:
+            raise _refused(400, "The header Mcp-Session-Id is missing: send initialize first")
+        session = await self._sessions.find(session_id, "")
+        if session is None:
+            raise _refused(404, "There is no such session: send initialize again")
+        try:
+            eras.check_session_version(request.get("mcp-protocol-version"), session.envelope)
+        except McpError as error:
+            raise _Refused(400, error) from None
+        return session
+
+    async def _deliver(
+        self,
+        exchange: Exchange,
+        cors: HeaderList,
+        accepted: Accepted,
+        session: Session,
+        stream: Stream,
+    ) -> None:
+        """One JSON answer where there is nothing else to say soon, a stream otherwise."""
+        with trio.move_on_after(_PATIENCE_SECONDS if accepted[1] else float("inf")):
+            await stream.wait()
+        single = stream.single() if accepted[0] else None
+        if single is not None:
+            session.forget(stream)
+            await exchange.respond(200, http.json_headers(cors), single)
+        else:
+            await self._stream(exchange, cors, session, stream, after=0)
+
+    async def _stream(
+        self, exchange: Exchange, cors: HeaderList, session: Session, stream: Stream, *, after: int
+    ) -> None:
+        writer = self._writer(exchange, cors)
+        prime = eras.primes_streams(session.envelope)
+        try:
+            with session.attached():
+                async with trio.open_nursery() as nursery:
+                    exchange.on_disconnect(nursery.cancel_scope.cancel)
+                    if stream is session.standalone:
+                        nursery.start_soon(session.tell)
+                    await stream.copy(writer, after=after, prime=prime)
+                    nursery.cancel_scope.cancel()
+        finally:
+            await writer.close()
+
+    async def _get(self, exchange: Exchange, cors: HeaderList) -> None:
+        request = exchange.request
+        if not _accepted(request.get("accept"), ("text/event-stream",))[0]:
+            raise _refused(406, "Accept must include text/event-stream")
+        session = await self._session(request)
+        last = request.get("last-event-id")
+        if last is None:
+            # From now on: what an earlier stream has sent is not sent again (HL-12).
+            standalone = session.standalone
+            await self._stream(exchange, cors, session, standalone, after=standalone.newest)
+            return
+        match = _EVENT_ID.fullmatch(last)
+        stream = None if match is None else session.stream(int(match[1]))
+        if match is None or stream is None:
+            raise _refused(400, "Last-Event-ID names no event of this session, or one that is no longer kept")
+        await self._stream(exchange, cors, session, stream, after=int(match[2]))
+
+
+class _Port(TaskPort):
+    """The port of a stateless call: what it says while it runs goes out on the call's own response."""
+
+    def __init__(self, connection: Connection, writer: Writer, request: Request, *, streams: bool) -> None:
+        self._request = request
+        self._connection = connection
+        self._writer = writer
+        self._streams = streams
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """See `context.Port`."""
+        return self._request.mapping
+
+    def emit(self, event: events.Said) -> None:
+        """Put a message about the call on its response, if the client takes a stream."""
+        line = self._connection.send(event)
+        if line is not None and self._streams:
+            self._writer.put(sse.event(line))
+
+    async def drain(self) -> None:
+        """Wait while the client reads slowly."""
+        await self._writer.room()
+
+
+def _is_stateless(request: Request, message: jsonrpc.Message) -> bool:
+    """Whether a message belongs to the stateless era. One that names no version belongs to the session that it comes
+    in, whatever its method (ERA-08, ERA-09).
+    """
+    version = request.get("mcp-protocol-version")
+    if not eras.is_stateless(message, version):
+        return False
+    if request.get("mcp-session-id") is None or eras.names_stateless(version):
+        return True
+    try:
+        params = {} if isinstance(message.params, msgspec.UnsetType) else msgspec.json.decode(message.params)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):  # refused for that, in either era
+        return False
+    return isinstance(params, dict) and eras.version_of(params) is not None
+
+
+def _plain(arguments: msgspec.Raw | msgspec.UnsetType) -> Any:
+    """Arguments, those that were sent as text included. Nothing for what cannot be read: the call itself says so."""
+    if isinstance(arguments, msgspec.UnsetType):
+        return None
+    try:
+        value = msgspec.json.decode(arguments)
+        return msgspec.json.decode(value) if isinstance(value, str) else value
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+
+
+@functools.lru_cache(256)  # a client says the same each time
+def _accepted(accept: str | None, kinds: tuple[str, ...]) -> tuple[bool, ...]:
+    """Which media types the client takes: all where it does not say, or says so with wildcards (RFC 9110
+    section 12.5.1).
+    """
+    if accept is None or not accept.strip():
+        return (True,) * len(kinds)
+    weights: dict[str, float] = {}
+    for item in accept.lower().split(","):
+        kind, *parameters = (part.strip() for part in item.split(";"))
+        weights[kind] = next((_weight(p[2:]) for p in parameters if p.startswith("q=")), 1.0)
+    return tuple(
+        next((weights[name] for name in (kind, kind.partition("/")[0] + "/*", "*/*") if name in weights), 0.0)
+        > 0
+        for kind in kinds
+    )
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0

@@ -1,0 +1,131 @@
+"""A real nginx in front of `mcpkit run`, as it is set up to give a server TLS and a place below a prefix."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from cli.web import make_certificate
+from hosts.process import APPS, Process, serving_http, started
+from hosts.web import ERAS, Web
+from support import HANDSHAKE, STATELESS
+
+NGINX = shutil.which("nginx", path=os.environ["PATH"] + os.pathsep + "/usr/sbin")
+
+pytestmark = pytest.mark.skipif(
+    NGINX is None and not os.environ.get("CI"),  # there, what is missing is installed
+    reason="nginx is not installed",
+)
+
+NAME = "mcp.example.com"
+
+# Nothing in it is about streams: what keeps nginx from holding events back is a header of the answer.
+CONFIG = """\
+daemon off;
+pid {folder}/pid;
+error_log stderr notice;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    server {{
+        listen unix:{folder}/socket ssl;
+        ssl_certificate {folder}/cert.pem;
+        ssl_certificate_key {folder}/key.pem;
+        client_max_body_size 8m;
+        location /prefix/ {{
+            proxy_pass {upstream}/;
+            proxy_http_version 1.1;
+            proxy_set_header Host $host;
+            proxy_set_header X-Forwarded-Proto https;
+            proxy_set_header X-Forwarded-For $remote_addr;
+        }}
+    }}
+}}
+"""
+
+Connect = Callable[..., Web]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[Process, str]]:
+    with serving_http(APPS, "--allow-host", NAME) as (process, url):
+        yield process, url
+        assert "Traceback" not in process.output
+
+
+@pytest.fixture(scope="module")
+def connect(server: tuple[Process, str]) -> Iterator[Connect]:
+    """Makes a client on the other side of nginx. It listens on a unix socket, whose path must be short."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = make_certificate(Path(name))
+        folder.chmod(0o755)  # when root starts nginx, its workers are somebody else
+        config = CONFIG.format(folder=folder, upstream=server[1].removesuffix("/mcp"))
+        (folder / "nginx.conf").write_text(config, encoding="utf-8")
+        verify = ssl.create_default_context(cafile=folder / "cert.pem")
+
+        def make(revision: str, path: str = "/prefix/mcp", name: str = NAME) -> Web:
+            transport = httpx.HTTPTransport(uds=str(folder / "socket"), verify=verify)
+            return Web("https://127.0.0.1" + path, revision, transport=transport, headers={"Host": name})
+
+        assert NGINX is not None
+        with started([NGINX, "-p", name, "-e", "stderr", "-c", str(folder / "nginx.conf")]) as nginx:
+            nginx.expect("start worker process ")
+            yield make
+
+
+@pytest.mark.parametrize("path", ["/prefix/mcp", "/prefix/mcp/"])
+@pytest.mark.parametrize("revision", ERAS)
+def test_both_eras_are_served_behind_a_prefix(connect: Connect, revision: str, path: str) -> None:
+    """PITFALLS, HTTP: `/mcp` and `/mcp/` behind a TLS proxy: the same answer, never a redirect. The headers of both
+    eras pass.
+    """
+    with connect(revision, path) as web:
+        assert web.text("add", a=1, b=2) == "3"
+        assert len(web.text("repeat", text="x" * 2_000_000, times=2)) == 4_000_000
+
+
+@pytest.mark.parametrize("revision", ERAS)
+def test_events_arrive_while_the_handler_runs(connect: Connect, revision: str) -> None:
+    """HM-12: `X-Accel-Buffering: no`. The handler ends only when a second request lets it."""
+    with connect(revision) as web, connect(revision) as other:
+        with web.streaming("hold") as messages:
+            assert next(messages)["params"]["message"] == "holding"
+            other.call("release")
+            (answer,) = messages
+        assert answer["result"]["content"][0]["text"] == "released"
+
+
+def test_a_client_that_leaves_cancels_the_call(connect: Connect, server: tuple[Process, str]) -> None:
+    """HM-15: nginx closes its own connection then."""
+    with connect(STATELESS) as web:
+        with web.streaming("hold") as messages:
+            next(messages)
+        server[0].expect("hold is cancelled")
+        assert web.text("add", a=1, b=2) == "3"
+
+
+def test_a_session_has_its_own_stream_and_its_end(connect: Connect) -> None:
+    """HL-08, HL-09, HL-11: GET and DELETE pass, with their headers, and the statuses come back."""
+    with connect(HANDSHAKE[-1]) as web:
+        with web.listening():
+            assert web.text("add", a=1, b=2) == "3"
+        assert web.http.delete(web.url, headers=web.session).status_code == 204
+        assert web.http.delete(web.url, headers=web.session).status_code == 404
+
+
+def test_a_name_that_nobody_allowed_is_refused(connect: Connect) -> None:
+    """HM-03: nginx hands the name on, and the server listens on a loopback address."""
+    web = connect(STATELESS, name="evil.example.com")
+    assert web.post(web.request("server/discover")).status_code == 403
+    web.http.close()
