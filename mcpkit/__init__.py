@@ -19,33 +19,55 @@ from mcpkit.content import (
 from mcpkit.context import Context, SyncContext
 from mcpkit.errors import InvalidParams, McpError, NotFound, ToolError
 from mcpkit.markers import Complete, Header, Param
+from mcpkit.questions import (
+    Accepted,
+    Cancelled,
+    Declined,
+    ElicitForm,
+    ElicitUrl,
+    InputRequired,
+    ListRoots,
+    Sample,
+    Unavailable,
+)
 from mcpkit.registry import Cache
+from mcpkit.seal import StateKey
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Accepted",
     "Annotations",
     "App",
     "Audio",
     "Blueprint",
     "Cache",
+    "Cancelled",
     "Complete",
     "Context",
+    "Declined",
+    "ElicitForm",
+    "ElicitUrl",
     "EmbeddedResource",
     "Header",
     "Icon",
     "Image",
+    "InputRequired",
     "InvalidParams",
+    "ListRoots",
     "McpError",
     "Message",
     "NotFound",
     "Param",
     "PromptResult",
     "ResourceLink",
+    "Sample",
+    "StateKey",
     "SyncContext",
     "Text",
     "ToolError",
     "ToolResult",
+    "Unavailable",
     "assistant",
     "user",
 ]

@@ -7,9 +7,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from mcpkit.blueprint import Blueprint
+from mcpkit.notifier import Notifier
 from mcpkit.protocol.types import Icon, Implementation
 from mcpkit.registry import Cache
 from mcpkit.scaffold import Scaffold
+from mcpkit.seal import StateKey
+from mcpkit.stores.base import Store
 
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 
@@ -19,7 +22,11 @@ class App(Scaffold):
 
     `instructions` tell the model how to use the server. `lifespan` is an async context manager function of
     the app; it surrounds serving, and handlers find what it yields as `ctx.state`. `cache` says how long
-    clients may keep lists and resources. With `debug` clients see the text of internal errors.
+    clients may keep lists and resources. `store` holds sessions and long journals; this process's memory
+    unless given. `state_keys` seal what travels through clients between the rounds of a handler that asks
+    (the first seals, all open); without them, those in `MCPKIT_STATE_KEYS`, or a random one of this process.
+    `state_ttl` is how long such a state is good, in seconds. With `debug` clients see the text of internal
+    errors.
     """
 
     def __init__(
@@ -34,6 +41,9 @@ class App(Scaffold):
         icons: Sequence[Icon] = (),
         lifespan: Lifespan | None = None,
         cache: Cache | None = None,
+        store: Store | None = None,
+        state_keys: Sequence[StateKey] | None = None,
+        state_ttl: float = 3600.0,
         debug: bool = False,
     ) -> None:
         super().__init__(name)
@@ -43,7 +53,22 @@ class App(Scaffold):
         self.instructions = instructions
         self.lifespan = lifespan
         self.cache = cache or Cache()
+        self.store = store
+        self.state_keys = tuple(state_keys or ())
+        self.state_ttl = state_ttl
         self.debug = debug
+        self.notifier = Notifier()
+        """Tells clients that something has changed; what is added and removed while serving is told by
+        itself.
+        """
+        self.registry.on_change = self._changed
+
+    def _changed(self, kind: str) -> None:
+        {
+            "tool": self.notifier.tools_changed,
+            "prompt": self.notifier.prompts_changed,
+            "resource": self.notifier.resources_changed,
+        }[kind]()
 
     def register(self, blueprint: Blueprint, prefix: str | None = None) -> None:
         """Take over what a blueprint holds now. Names of tools and prompts get `prefix` and an underscore in
@@ -56,24 +81,54 @@ class App(Scaffold):
     # The rim is imported when it is first needed: a script that only declares pays for none of it.
 
     def run(self, transport: str = "stdio", **options: Any) -> None:
-        """Serve until the client leaves or a signal comes; blocks. On stdio nothing but the protocol reaches
-        standard output from now on.
+        """Serve until the client leaves or a signal comes; blocks.
 
-        Options: `max_body` (bytes of one message, 4 MiB), `grace` (seconds that running calls may take once
-        the client has left, 0.5).
-        Raises TypeError when something that was registered cannot be served, and ValueError for an unknown
-        transport.
+        "stdio": nothing but the protocol reaches standard output from now on. Options: `max_body` (bytes of
+        one message, 4 MiB), `grace` (seconds that running calls may take once the client has left, 0.5).
+
+        "http": `host` ("127.0.0.1", or "unix:PATH"), `port` (8000; 0 takes a free one), `certfile` and
+        `keyfile` for TLS, and the options of `transports.options.HttpOptions`. The URL is printed on standard
+        error.
+
+        Raises TypeError when something that was registered cannot be served or an option is unknown,
+        ValueError for an unknown transport, OSError when the address cannot be listened on.
         """
-        if transport != "stdio":
-            raise ValueError(f"unknown transport {transport!r}: this version serves stdio")
-        from mcpkit.transports import stdio
+        if transport == "stdio":
+            from mcpkit.transports import stdio
 
-        stdio.run(self, **options)
+            stdio.run(self, **options)
+        elif transport == "http":
+            from mcpkit.transports import hypercorn
+
+            hypercorn.run(self, **options)
+        else:
+            raise ValueError(f"unknown transport {transport!r}: use stdio or http")
 
     async def serve(self, transport: str = "stdio", **options: Any) -> None:
-        """Like `run`, inside a running trio loop; the caller handles signals."""
-        if transport != "stdio":
-            raise ValueError(f"unknown transport {transport!r}: this version serves stdio")
-        from mcpkit.transports import stdio
+        """Like `run`, inside a running trio loop; the caller handles signals, and cancels to stop."""
+        if transport == "stdio":
+            from mcpkit.transports import stdio
 
-        await stdio.serve(self, **options)
+            await stdio.serve(self, **options)
+        elif transport == "http":
+            from mcpkit.transports import hypercorn
+
+            await hypercorn.serve(self, **options)
+        else:
+            raise ValueError(f"unknown transport {transport!r}: use stdio or http")
+
+    def asgi(self, path: str = "/mcp", **options: Any) -> Any:
+        """The app as an ASGI 3 application, to serve or to mount in any ASGI server, on trio or asyncio.
+
+        It answers at `path` below wherever it is mounted; the options are those of
+        `transports.options.HttpOptions`. Raises TypeError when something that was registered cannot be
+        served.
+
+        The lifespan begins with the host's, or with the first request where the host forwards none. Hosts that
+        forward none to what is mounted in them (Starlette, FastAPI) take it by hand:
+        `mcp = app.asgi(); Starlette(routes=[Mount("/api", mcp)], lifespan=mcp.lifespan)`.
+        """
+        from mcpkit.transports.asgi import Application
+        from mcpkit.transports.options import HttpOptions
+
+        return Application(self, HttpOptions(path=path, **options))

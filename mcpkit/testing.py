@@ -20,14 +20,19 @@ from typing import Any, Literal, NamedTuple, Self
 import msgspec
 import trio
 
-from mcpkit import __version__
+from mcpkit import __version__, answering
+from mcpkit.answering import Answers
 from mcpkit.app import App
 from mcpkit.errors import innermost
 from mcpkit.protocol import eras, jsonrpc, revisions, types
-from mcpkit.protocol.errors import McpError
+from mcpkit.protocol.errors import METHOD_NOT_FOUND, McpError
 from mcpkit.protocol.methods import METHODS
+from mcpkit.protocol.questions import Question, violation
 from mcpkit.transports import memory, process
 from mcpkit.transports.wire import Wire
+
+_ANSWERING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+_MOST_ROUNDS = 20
 
 Target = App | str | Sequence[str]
 OnProgress = Callable[[types.ProgressParams], None]
@@ -81,11 +86,12 @@ class _Pending:
 
 
 class Client:
-    """A client of one server: an `App` in memory, or over stdio a command (`["python", "server.py"]`) or a
-    TARGET of `mcpkit run`.
+    """A client of one server: an `App` in memory, an http(s) URL, or over stdio a command (`["python",
+    "server.py"]`) or a TARGET of `mcpkit run`.
 
     `revision` is the protocol revision to speak; `capabilities` what the client declares; `log_level` the
-    least severe log message that it asks for in the stateless era.
+    least severe log message that it asks for in the stateless era. With `answers` (see `answering.Answers`) it
+    answers what the server asks, and declares that it can. `headers` go along with each request to a URL.
     """
 
     def __init__(
@@ -95,6 +101,8 @@ class Client:
         revision: str = revisions.LAST,
         capabilities: Mapping[str, Any] | None = None,
         log_level: types.LogLevel | None = None,
+        answers: Answers | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         if revision not in revisions.REVISIONS:
             raise ValueError(f"unknown revision {revision!r}: use one of {', '.join(revisions.REVISIONS)}")
@@ -104,10 +112,13 @@ class Client:
         self.server: types.Implementation | None = None
         self.server_capabilities: dict[str, Any] = {}
         self.instructions: str | None = None
-        self._own = eras.ClientSide(
-            revision, types.Implementation("mcpkit", __version__), dict(capabilities or {}), log_level
-        )
-        self._open = functools.partial(_connect, target)
+        if capabilities is None:
+            capabilities = {} if answers is None else _ANSWERING
+        own = types.Implementation("mcpkit", __version__)
+        self._capabilities = dict(capabilities)
+        self._own = eras.ClientSide(revision, own, self._capabilities, log_level)
+        self._answers = answers
+        self._open = functools.partial(_connect, target, headers)
         self._pending: dict[types.RequestId, _Pending] = {}
         self._next_id = 0
         self._violation: ProtocolViolation | None = None
@@ -132,11 +143,11 @@ class Client:
 
     @asynccontextmanager
     async def _run(self) -> AsyncGenerator[None]:
-        async with self._open() as self._wire, trio.open_nursery() as nursery:
-            nursery.start_soon(self._listen)
+        async with self._open() as self._wire, trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self._listen)
             await self._greet()
             yield
-            nursery.cancel_scope.cancel()
+            self._nursery.cancel_scope.cancel()
         if self._violation is not None:
             raise self._violation
 
@@ -170,12 +181,27 @@ class Client:
     async def _exchange(
         self, method: str, params: Mapping[str, Any] | None, on_progress: OnProgress | None = None
     ) -> bytes:
+        """The result of a request, in as many rounds as its questions take."""
+        for _ in range(_MOST_ROUNDS):
+            result = await self._round(method, params, on_progress)
+            asked = self._own.asked(result)
+            if asked is None or self._answers is None:
+                return result
+            responses = {
+                key: await self._answered(Question(request.method, request.params))
+                for key, request in (asked.input_requests or {}).items()
+            }
+            state = {} if asked.request_state is None else {"requestState": asked.request_state}
+            params = {**(params or {}), "inputResponses": responses, **state}
+        raise ProtocolViolation(f"{method} asked for more in {_MOST_ROUNDS} rounds, one after the other")
+
+    async def _round(
+        self, method: str, params: Mapping[str, Any] | None, on_progress: OnProgress | None
+    ) -> bytes:
         self._next_id += 1
         request_id = self._next_id
         pending = self._pending[request_id] = _Pending(method, on_progress)
-        own = self._own.request_params(
-            method, dict(params or {}), None if on_progress is None else request_id
-        )
+        own = self._own.request_params(dict(params or {}), None if on_progress is None else request_id)
         self._send(jsonrpc.request(request_id, method, own or msgspec.UNSET))
         try:
             await pending.done.wait()
@@ -302,8 +328,10 @@ class Client:
         if isinstance(message.method, str):
             if isinstance(message.id, msgspec.UnsetType):
                 self._notified(message.method, message.params)
+            elif isinstance(message.id, int | str):
+                self._nursery.start_soon(self._answer, message.id, message.method, message.params)
             return
-        pending = None if isinstance(message.id, msgspec.UnsetType) else self._pending.get(message.id)
+        pending = self._pending.get(message.id) if isinstance(message.id, int | str) else None
         if pending is None:
             return  # an error without an id, or the answer to a request that was cancelled meanwhile
         if not isinstance(message.result, msgspec.UnsetType) and pending.method in METHODS:
@@ -319,6 +347,23 @@ class Client:
             pending = self._pending.get(progress.progress_token)
             if pending is not None and pending.on_progress is not None:
                 pending.on_progress(progress)
+
+    async def _answer(self, request_id: types.RequestId, method: str, params: Any) -> None:
+        """Answer a request of the server, in the handshake era."""
+        if self._answers is None:
+            problem = jsonrpc.ErrorObject(METHOD_NOT_FOUND, f"this client does not answer {method}")
+            self._send(jsonrpc.error(request_id, problem))
+            return
+        decoded = {} if isinstance(params, msgspec.UnsetType) else msgspec.json.decode(params)
+        self._send(jsonrpc.result(request_id, await self._answered(Question(method, decoded))))
+
+    async def _answered(self, question: Question) -> dict[str, Any]:
+        """The result of a question. Raises `ProtocolViolation` for one that must not be asked."""
+        assert self._answers is not None
+        problem = violation(question, self.revision, self._capabilities)
+        if problem is not None:
+            raise ProtocolViolation(f"{question.method}: {problem}")
+        return await answering.result(self._answers, question)
 
     def _violate(self, text: str) -> None:
         self._violation = self._violation or ProtocolViolation(
@@ -350,8 +395,14 @@ def _result(pending: _Pending, violation: ProtocolViolation | None) -> bytes:
     raise McpError(error.code, error.message, error.data)
 
 
-def _connect(target: Target) -> AbstractAsyncContextManager[Wire]:
+def _connect(target: Target, headers: Mapping[str, str] | None) -> AbstractAsyncContextManager[Wire]:
     if isinstance(target, App):
         return memory.connect(target)
-    command = [sys.executable, "-m", "mcpkit", "run", target] if isinstance(target, str) else list(target)
+    if isinstance(target, str) and target.startswith(("http://", "https://")):
+        from mcpkit.transports import client  # httpx is slow to import
+
+        return client.connect(target, headers=headers)
+    command = (
+        [sys.executable, "-P", "-m", "mcpkit", "run", target] if isinstance(target, str) else list(target)
+    )
     return process.connect(command)
