@@ -6,14 +6,33 @@ import dataclasses
 import functools
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 _ANY = "<any-string"
 _CAPTURED = "<captured "
+
+
+class Line(NamedTuple):
+    """A line to send, without its end."""
+
+    text: str
+
+
+class Wait(NamedTuple):
+    """Go on when so many lines of the response have come."""
+
+    lines: int
+
+
+class End(NamedTuple):
+    """End the connection in an orderly way."""
+
+
+Step = Line | Wait | End
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +48,7 @@ class Case:
     shows: str
     fresh: bool = False
     lenient: bool = False
+    transports: tuple[str, ...] = ("stdio", "http")
     capture: dict[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     @functools.cached_property
@@ -42,20 +62,41 @@ class Case:
         return read(f"{self.name}.response.json")
 
     @property
-    def replies(self) -> list[Any]:
-        """The lines of the response."""
-        return list(_lines(self.response))
+    def streams(self) -> list[list[Any]]:
+        """The lines of the response, one list for each stream."""
+        if isinstance(self.response, dict) and self.response.keys() == {"streams"}:
+            return list(self.response["streams"])
+        return [list(_elements(self.response))]
 
-    def lines(self, captured: dict[str, Any]) -> Iterator[bytes]:
-        """The lines to send, each with its end."""
-        for line in _lines(self.request):
-            raw = line.get("raw") if isinstance(line, dict) else None
-            text = (
-                raw
-                if raw is not None
-                else json.dumps(_fill(line, captured), ensure_ascii=False, separators=(",", ":"))
-            )
-            yield text.encode() + b"\n"
+    @property
+    def replies(self) -> list[Any]:
+        """All lines of the response."""
+        return list(itertools.chain.from_iterable(self.streams))
+
+    @functools.cached_property
+    def lines(self) -> list[Any]:
+        """What the lines of the request say; None for one that is no JSON."""
+        elements = [element for element in _elements(self.request) if _form(element) not in ("wait", "end")]
+        return [parsed(element["raw"]) if _form(element) == "raw" else element for element in elements]
+
+    @property
+    def ends(self) -> bool:
+        """Whether the connection is at its end after the case."""
+        return any(_form(element) == "end" for element in _elements(self.request))
+
+    def steps(self, captured: dict[str, Any]) -> Iterator[Step]:
+        """What to do, with the values that were remembered."""
+        for element in _elements(self.request):
+            form = _form(element)
+            if form == "raw":
+                yield Line(element["raw"])
+            elif form == "wait":
+                yield Wait(element["wait"])
+            elif form == "end":
+                yield End()
+            else:
+                filled = _fill(element, captured)
+                yield Line(json.dumps(filled, ensure_ascii=False, separators=(",", ":")))
 
 
 def read(path: str) -> Any:
@@ -71,15 +112,25 @@ def manifest() -> Any:
 @functools.cache
 def cases() -> dict[str, Case]:
     """All cases by name, in the manifest's order."""
-    rows = manifest()["cases"]
-    return {
-        row["name"]: Case(**row | {"before": tuple(row["before"]), "requires": tuple(row["requires"])})
-        for row in rows
-    }
+    return {row["name"]: Case(**_with_tuples(row)) for row in manifest()["cases"]}
 
 
-def _lines(value: Any) -> Any:
-    return value["messages"] if isinstance(value, dict) and value.keys() == {"messages"} else [value]
+def _with_tuples(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+
+
+def _elements(value: Any) -> Any:
+    return value["messages"] if _form(value) == "messages" else [value]
+
+
+def _form(element: Any) -> str | None:
+    """The only member of an object that is no message."""
+    forms = {"messages", "raw", "wait", "end"}
+    return (
+        next(iter(element))
+        if isinstance(element, dict) and len(element) == 1 and element.keys() <= forms
+        else None
+    )
 
 
 def _fill(value: Any, captured: dict[str, Any]) -> Any:
@@ -110,12 +161,13 @@ class Conversation:
 
 
 @functools.cache
-def conversations() -> tuple[Conversation, ...]:
-    """Connections that play every case, as few as the rules allow."""
+def conversations(transport: str = "stdio") -> tuple[Conversation, ...]:
+    """Connections that play every case of a transport, as few as the rules allow."""
     groups: dict[tuple[Any, ...], list[str]] = {}
     for case in cases().values():
-        own = case.name if case.fresh else None
-        groups.setdefault((case.server, case.before, case.era, own), []).append(case.name)
+        if transport in case.transports:
+            own = case.name if case.fresh else None
+            groups.setdefault((case.server, case.before, case.era, own), []).append(case.name)
     plans = [
         Conversation(server, (*before, *names), len(before))
         for (server, before, _, _), names in groups.items()
@@ -125,9 +177,9 @@ def conversations() -> tuple[Conversation, ...]:
 
 
 @functools.cache
-def conversation_of(name: str) -> Conversation:
+def conversation_of(name: str, transport: str = "stdio") -> Conversation:
     """The connection on which a case is played: one where it is no part of the opening, if there is one."""
-    found = [plan for plan in conversations() if name in plan.names]
+    found = [plan for plan in conversations(transport) if name in plan.names]
     return next((plan for plan in found if name in plan.names[plan.opening :]), found[0])
 
 
@@ -186,16 +238,47 @@ def line_differences(expected: Any, actual: Any) -> list[str]:
     return list(differences(expected, actual))
 
 
+def differences_of(streams: Sequence[Sequence[Any]], lines: Sequence[Any]) -> list[str]:
+    """Where the lines that came are not those of the streams, each in its order, between them in any."""
+    count = sum(map(len, streams))
+    if count != len(lines):
+        return [f"expected {count} lines, got {len(lines)}: {lines!r}"]
+    return min((_compared(order, lines) for order in _orders(streams)), key=len)
+
+
+def without_null_ids(value: Any) -> Any:
+    """A response as it comes over HTTP, where an id that cannot be read is left out in every revision."""
+    if isinstance(value, list):
+        return [without_null_ids(item) for item in value]
+    if isinstance(value, dict) and "error" in value and value.get("id", 0) is None:
+        return {key: item for key, item in value.items() if key != "id"}
+    return value
+
+
+def _compared(expected: Sequence[Any], lines: Sequence[Any]) -> list[str]:
+    pairs = enumerate(zip(expected, lines, strict=True))
+    return [f"line {index}: {text}" for index, (one, other) in pairs for text in line_differences(one, other)]
+
+
+def _orders(streams: Sequence[Sequence[Any]]) -> Iterator[list[Any]]:
+    """All ways in which the lines of the streams can come."""
+    if not any(streams):
+        yield []
+    for index, stream in enumerate(streams):
+        if stream:
+            rest = [*streams[:index], stream[1:], *streams[index + 1 :]]
+            yield from ([stream[0], *order] for order in _orders(rest))
+
+
 def messages(lines: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """The messages in lines: batches taken apart, raw text read if it is JSON."""
+    """The messages in lines, batches taken apart."""
     for line in lines:
-        if isinstance(line, dict) and line.keys() == {"raw"}:
-            line = _parsed(line["raw"])
         elements = line if isinstance(line, list) else [line]
         yield from (item for item in elements if isinstance(item, dict))
 
 
-def _parsed(text: str) -> Any:
+def parsed(text: str) -> Any:
+    """The JSON of a line; None when it is none."""
     try:
         return json.loads(text.removeprefix("\ufeff"))
     except ValueError:
@@ -204,7 +287,7 @@ def _parsed(text: str) -> Any:
 
 def sent(case: Case) -> list[dict[str, Any]]:
     """The messages in a case's request."""
-    return list(messages(_lines(case.request)))
+    return list(messages(case.lines))
 
 
 def received(case: Case) -> list[dict[str, Any]]:

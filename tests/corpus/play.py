@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import subprocess
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import trio
-from pairs import Case, Conversation, at, cases
+from pairs import Case, Conversation, Line, Wait, at, cases
 
+from mcpkit import App
 from mcpkit.transports.memory import connect
 from mcpkit.transports.wire import Wire
 
@@ -48,35 +50,65 @@ class Link(Protocol):
 Opener = Callable[[str], AbstractAsyncContextManager[Link]]
 
 
-async def play(conversation: Conversation, connect: Opener) -> dict[str, list[Any]]:
-    """The lines that came back for each case, decoded; a line that is no JSON stays bytes.
+@dataclasses.dataclass
+class Answer:
+    """What came back for one case."""
 
-    What comes too late counts for the case that is played then, or for the last one.
+    lines: list[Any]
+    """Decoded; what is no JSON stays bytes."""
+    statuses: list[int | None] = dataclasses.field(default_factory=list)
+    """Over HTTP, for each line that was sent; None where the client left before there was one."""
+
+
+async def play(conversation: Conversation, connect: Opener) -> dict[str, Answer]:
+    """What came back for each case. What comes too late counts for the case that is played then, or for the
+    last one.
     """
-    answers: dict[str, list[Any]] = {}
+    answers: dict[str, Answer] = {}
     captured: dict[str, Any] = {}
     async with connect(conversation.server) as link:
         for name in conversation.names:
             case = cases()[name]
-            answers[name] = await _play_case(case, link, captured)
-            if answers[name]:
-                captured |= {key: at(answers[name][-1], pointer) for key, pointer in case.capture.items()}
+            lines = await _play_case(case, link, captured)
+            answers[name] = Answer(lines)
+            captured |= remembered(case, lines)
         await link.close()
-        await _collect(link, answers[conversation.names[-1]], lambda: False)
+        await _collect(link, answers[conversation.names[-1]].lines, lambda: False)
     return answers
 
 
+def remembered(case: Case, lines: list[Any]) -> dict[str, Any]:
+    """The values that later cases need."""
+    return {key: at(lines[-1], pointer) for key, pointer in case.capture.items()} if lines else {}
+
+
 async def _play_case(case: Case, link: Link, captured: dict[str, Any]) -> list[Any]:
-    for line in case.lines(captured):
-        await link.send(line)
     lines: list[Any] = []
-    await _collect(link, lines, lambda: len(lines) >= len(case.replies))
+    for step in case.steps(captured):
+        if isinstance(step, Line):
+            await link.send(step.text.encode() + b"\n")
+        elif isinstance(step, Wait):
+            await _collect_some(link, lines, step.lines)
+        else:
+            await link.close()
+    await _collect_some(link, lines, len(case.replies))
+    if not case.ends:
+        await _fence(case, link, lines)
+    return lines
+
+
+async def _fence(case: Case, link: Link, lines: list[Any]) -> None:
+    """Collect what comes before the answer to a request of our own."""
     fence = {"jsonrpc": "2.0", "id": f"fence of {case.name}", **_FENCES[case.era]}
     await link.send(json.dumps(fence).encode() + b"\n")
     await _collect(link, lines, lambda: bool(lines) and _answers(lines[-1], fence["id"]))
     if not (lines and _answers(lines[-1], fence["id"])):
         raise RuntimeError(f"the server stopped answering at {case.name}, after {lines}")
-    return [line for line in lines if not _answers(line, fence["id"])]
+    lines.pop()
+
+
+async def _collect_some(link: Link, lines: list[Any], count: int) -> None:
+    await _collect(link, lines, lambda: len(lines) >= count)
 
 
 async def _collect(link: Link, lines: list[Any], enough: Callable[[], bool]) -> None:
@@ -101,7 +133,15 @@ def _answers(line: Any, request_id: object) -> bool:
 
 def script_of(variant: str) -> str:
     """The module that holds a variant of the reference server."""
-    return {"full": "reference", "many": "many", "verbatim": "verbatim"}.get(variant, "small")
+    own = {"full": "reference", "live": "live", "many": "many", "verbatim": "verbatim"}
+    return own.get(variant, "small")
+
+
+def app_of(variant: str) -> App:
+    """The variant's app in this process."""
+    app = getattr(importlib.import_module(script_of(variant)), variant.replace("-", "_"))
+    assert isinstance(app, App)
+    return app
 
 
 # -- Memory -----------------------------------------------------------------------------------------------
@@ -124,8 +164,7 @@ class _Memory:
 @asynccontextmanager
 async def memory(variant: str) -> AsyncIterator[Link]:
     """The variant's app in this process."""
-    app = getattr(importlib.import_module(script_of(variant)), variant.replace("-", "_"))
-    async with connect(app) as wire:
+    async with connect(app_of(variant)) as wire:
         yield _Memory(wire)
 
 

@@ -1,8 +1,7 @@
-"""The golden corpus: it is sound, and the reference server answers it, over memory and over stdio."""
+"""The golden corpus: it is sound, and the reference server answers it, over memory, stdio and HTTP."""
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,27 +10,33 @@ import mcp_types as official
 import mcp_types.jsonrpc as official_jsonrpc
 import mcp_types.methods as official_methods
 import pairs
-import play
 import pydantic
 import pytest
-import trio
+import replay
 from pairs import FIXTURES, Case, Conversation
 
 CASES = list(pairs.cases().values())
 README = (FIXTURES / "README.md").read_text(encoding="utf-8")
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = "2026-07-28"
-# By revision: what a client may call, as far as a server without change notifications answers it.
+# By revision: what a client may call.
 OFFERED = {
-    revision: {
-        method
-        for method, since in official_methods.CLIENT_REQUESTS
-        if since == revision
-        and method not in ("resources/subscribe", "resources/unsubscribe", "subscriptions/listen")
-    }
+    revision: {method for method, since in official_methods.CLIENT_REQUESTS if since == revision}
     for revision in (*HANDSHAKE, STATELESS)
 }
-TRANSPORTS = {"memory": play.memory, "stdio": play.stdio}
+# By revision: what a server may send unasked, as far as this one does.
+TOLD = {
+    revision: {method for method, since in official_methods.SERVER_NOTIFICATIONS if since == revision}
+    - {"notifications/elicitation/complete"}
+    - ({"notifications/cancelled"} if revision != STATELESS else set())
+    for revision in (*HANDSHAKE, STATELESS)
+}
+PLAYED = [
+    pytest.param(way, case, id=f"{case.name}-{way}")
+    for case in CASES
+    for way, (transport, _) in replay.WAYS.items()
+    if transport in case.transports
+]
 
 
 def succeeds(case: Case) -> bool:
@@ -97,9 +102,26 @@ def test_what_comes_before_a_case_is_complete_and_in_order() -> None:
         for place, name in enumerate(case.before):
             earlier = pairs.cases()[name]
             assert earlier.server == case.server
+            assert {*earlier.transports} >= {*case.transports}
+            assert not earlier.ends
             assert known.index(name) < known.index(case.name)
             assert earlier.before == case.before[: len(earlier.before)]
             assert len(earlier.before) <= place
+
+
+def test_a_case_names_the_transports_that_can_carry_it() -> None:
+    """fixtures/README.md, "manifest.json": named only where one is left out; an end comes last, alone."""
+    for case in CASES:
+        assert case.transports in (("stdio", "http"), ("stdio",), ("http",))
+        ends = [isinstance(step, pairs.End) for step in case.steps(dict.fromkeys(captured_names(), "x"))]
+        assert not any(ends[:-1])
+        assert not case.ends or case.fresh
+    assert all("transports" not in row or len(row["transports"]) == 1 for row in pairs.manifest()["cases"])
+
+
+def captured_names() -> set[str]:
+    """What any case remembers."""
+    return {name for case in CASES for name in case.capture}
 
 
 @pytest.mark.parametrize("plan", pairs.conversations(), ids=lambda plan: f"{plan.server}-{plan.names[-1]}")
@@ -117,9 +139,13 @@ def test_no_id_is_used_twice_on_one_connection(plan: Conversation) -> None:
         used |= ids
 
 
-def test_every_case_is_played_on_some_connection() -> None:
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_every_case_is_played_on_some_connection(transport: str) -> None:
     """fixtures/README.md, "Playing a case": sharing connections leaves none out."""
-    assert {name for plan in pairs.conversations() for name in plan.names} == set(pairs.cases())
+    plans = pairs.conversations(transport)
+    assert {name for plan in plans for name in plan.names} == {
+        case.name for case in CASES if transport in case.transports
+    }
 
 
 @pytest.mark.parametrize("revision", [*HANDSHAKE, STATELESS])
@@ -133,6 +159,19 @@ def test_every_method_has_a_case_in_every_revision(revision: str) -> None:
         if "result" in message
     }
     assert answered == OFFERED[revision]
+
+
+@pytest.mark.parametrize("revision", [*HANDSHAKE, STATELESS])
+def test_every_notification_has_a_case_in_every_revision(revision: str) -> None:
+    """What mcp-types lists for the revision is sent, untagged or tagged."""
+    sent = {
+        message["method"]
+        for case in CASES
+        if case.revision == revision
+        for message in pairs.received(case)
+        if "method" in message
+    }
+    assert sent == TOLD[revision]
 
 
 def test_every_error_code_has_a_case_in_every_era_that_has_it() -> None:
@@ -162,7 +201,7 @@ def answer_problems(case: Case) -> Iterator[str]:
             if "error" in message:
                 official_jsonrpc.JSONRPCError.model_validate({"id": None} | message)
             elif "method" in message:
-                official_methods.parse_server_notification(message["method"], revision, message["params"])
+                official_methods.parse_server_notification(message["method"], revision, message.get("params"))
             else:
                 official_jsonrpc.JSONRPCResponse.model_validate(message)
                 method = method_of(case, message["id"])
@@ -248,25 +287,36 @@ def test_different_lines_are_different(expected: Any, actual: Any) -> None:
     assert pairs.line_differences(expected, actual) != []
 
 
+@pytest.mark.parametrize("lines", [[1, 2, 3], [1, 3, 2], [3, 1, 2]])
+def test_lines_of_several_streams_come_in_any_order_between_them(lines: list[Any]) -> None:
+    """fixtures/README.md, "A response file holds one of"."""
+    assert pairs.differences_of([[1, 2], [3]], lines) == []
+
+
+@pytest.mark.parametrize("lines", [[2, 1, 3], [3, 2, 1], [1, 2], [1, 2, 3, 3]])
+def test_lines_of_one_stream_come_in_its_order(lines: list[Any]) -> None:
+    """fixtures/README.md, "A response file holds one of"."""
+    assert pairs.differences_of([[1, 2], [3]], lines) != []
+
+
+def test_only_ids_that_cannot_be_read_are_left_out_over_http() -> None:
+    """RPC-06; fixtures/README.md, "Over HTTP"."""
+    unread = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600}}
+    read = {"jsonrpc": "2.0", "id": 0, "error": {"code": -32600, "data": None}}
+    assert pairs.without_null_ids([[unread, [unread, read]]]) == [
+        [
+            {"jsonrpc": "2.0", "error": {"code": -32600}},
+            [{"jsonrpc": "2.0", "error": {"code": -32600}}, read],
+        ]
+    ]
+
+
 # -- The reference server ------------------------------------------------------------------------------------
 
 
-@functools.cache
-def played(transport: str, plan: Conversation) -> dict[str, list[Any]] | str:
-    """What came back on one connection, or why it broke; each is played once."""
-    try:
-        return trio.run(play.play, plan, TRANSPORTS[transport])
-    except Exception as error:
-        return repr(error)
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_the_reference_server_answers(transport: str, case: Case) -> None:
+@pytest.mark.parametrize(("way", "case"), PLAYED)
+def test_the_reference_server_answers(way: str, case: Case) -> None:
     """fixtures/README.md: exactly these lines come back, and no others."""
-    answers = played(transport, pairs.conversation_of(case.name))
-    assert isinstance(answers, dict), answers
-    lines = answers[case.name]
-    assert len(lines) == len(case.replies), lines
-    for expected, actual in zip(case.replies, lines, strict=True):
-        assert pairs.line_differences(expected, actual) == []
+    lines = replay.answer(way, case).lines
+    expected = pairs.without_null_ids(case.streams) if way == "http" else case.streams
+    assert pairs.differences_of(expected, lines) == []
