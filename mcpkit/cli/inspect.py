@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mcpkit.cli.client import with_client
+from mcpkit.cli import client as common
 from mcpkit.protocol import types
 from mcpkit.testing import Client
 
@@ -20,7 +20,7 @@ _LONGEST_DESCRIPTION = 2048
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `inspect`."""
-    parser.add_argument("target", metavar="TARGET")
+    common.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join(lines))
         return 0
 
-    return with_client(options.target, use)
+    return common.with_client(options, use)
 
 
 async def _read(client: Client) -> dict[str, Any]:
@@ -58,8 +58,7 @@ async def _read(client: Client) -> dict[str, Any]:
 
 
 def _report(client: Client, offer: dict[str, Any]) -> Iterator[str]:
-    assert client.server is not None
-    yield f"{client.server.name} {client.server.version}"
+    yield f"{client.server.name} {client.server.version}" if client.server else "(the server gives no name)"
     for tool in offer.get("tools", ()):
         yield from _section("tool", tool.name, tool.description)
         for name, schema in tool.input_schema.get("properties", {}).items():

@@ -2,7 +2,7 @@
 
 The way: check the options, load the app (for its name, and to see that it loads), work out the command,
 look at the client's file, then either show what would be written or write it. Nothing is written before all
-of that held.
+of that held. For a server that runs already, its URL takes the place of the command, and it is asked for its name.
 """
 
 import argparse
@@ -13,16 +13,19 @@ import shlex
 import shutil
 import sys
 import unicodedata
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
+from mcpkit.cli import client as common
 from mcpkit.cli.claude import ClaudeError, add_words, project_directory, register
 from mcpkit.cli.clients import CLIENTS, Client, Machine, Place, Scope
 from mcpkit.cli.configfile import Config, ConfigError, load, snippet
 from mcpkit.cli.launch import Launch, launch
 from mcpkit.cli.load import TargetError, load_app
+from mcpkit.testing import Client as TestClient
 
 _SCOPES: tuple[Scope, ...] = ("local", "project", "user")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
@@ -31,6 +34,10 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 class UsageError(Exception):
     """The options ask for something that cannot be; the text says what would do."""
+
+
+class Unreachable(Exception):
+    """The server at --url does not say its name; why has been said."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,19 @@ class Registration:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `mcpkit install`."""
-    parser.add_argument("target", metavar="TARGET", help="server.py, server.py:app or package.module:app")
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        nargs="?",
+        help="server.py, server.py:app or package.module:app, which the client will start",
+    )
+    parser.add_argument("--url", help="register the server that runs at this URL instead")
+    parser.add_argument(
+        "--transport",
+        choices=["stdio", "http"],
+        help="stdio for a TARGET, http for a --url; need not be said",
+    )
+    common.add_header_option(parser, "header that the client sends to the --url; repeatable")
     parser.add_argument("--client", choices=list(CLIENTS), default="claude-code", help="default: %(default)s")
     parser.add_argument("--name", help="name of the server in the client (default: the app's name)")
     parser.add_argument(
@@ -80,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="K=V",
         action="append",
         default=[],
-        help="environment variable for the server; repeatable",
+        help="environment variable for a TARGET; repeatable",
     )
     parser.add_argument(
         "--print", dest="show", action="store_true", help="show what would be written; write nothing"
@@ -96,6 +115,8 @@ def run(args: argparse.Namespace) -> int:
         registration = _registration(args)
     except (UsageError, TargetError) as error:
         return _complain(str(error), 2)
+    except Unreachable as error:
+        return _complain(str(error), 1)
     try:
         config = load(registration.file, registration.client.format)
         content = config.put(registration.keys, registration.entry)
@@ -113,15 +134,62 @@ def _registration(args: argparse.Namespace) -> Registration:
     """The options and the script, checked and put together; the options first, they are cheaper."""
     client = CLIENTS[args.client]
     scope = _scope(client, args.scope)
-    env = _environment(args.env)
     if args.name is not None:
         _check_name(client, args.name)
-    app = load_app(args.target)
-    name = args.name or _slug(app.name) or _slug(PurePath(args.target).stem) or "mcp-server"
+    name, entry = _local(client, args) if args.url is None else _remote(client, args)
     machine = Machine(sys.platform, Path.home(), Path.cwd(), os.environ)
-    entry = _entry(client, launch(args.target, env))
     keys = (*_outer_keys(scope, machine), client.key, name)
     return Registration(client, scope, name, Path(client.places[scope].file(machine)), keys, entry)
+
+
+def _local(client: Client, args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """The name of a script's app, and the entry that starts it."""
+    if args.target is None or args.transport == "http":
+        raise UsageError("name a TARGET to be started, or the --url of a server that runs already")
+    if args.header:
+        raise UsageError("--header is for a --url; a TARGET takes --env")
+    env = _environment(args.env)
+    app = load_app(args.target)
+    name = args.name or _slug(app.name) or _slug(PurePath(args.target).stem) or "mcp-server"
+    return name, _entry(client, launch(args.target, env))
+
+
+def _remote(client: Client, args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """The name of a running server, and the entry that reaches it."""
+    if args.target is not None or args.transport == "stdio":
+        raise UsageError("name either a TARGET to be started or the --url of a server that runs already")
+    if args.env:
+        raise UsageError("--env is for a TARGET; a --url takes --header")
+    if client.remote is None:
+        raise UsageError(f"{client.label}'s file takes no URLs: {client.instead}")
+    _check_url(args.url)
+    headers: dict[str, str] = dict(args.header)
+    entry: dict[str, Any] = {"type": "http"} if client.remote.typed else {}
+    entry |= {"url": args.url, **({client.remote.headers: headers} if headers else {})}
+    return args.name or _slug(_ask_name(args)) or "mcp-server", entry
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        plain = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and url.isascii()
+    except ValueError:
+        plain = False
+    if not plain or not url.isprintable() or " " in url:
+        raise UsageError(f"--url {url!r} is no URL of a server, such as http://127.0.0.1:8000/mcp")
+
+
+def _ask_name(args: argparse.Namespace) -> str:
+    """What the server at --url calls itself. Raises `Unreachable`."""
+    names: list[str] = []
+
+    async def use(client: TestClient) -> int:
+        names.append(client.server.name if client.server is not None else "")
+        return 0
+
+    if common.with_client(argparse.Namespace(target=args.url, header=args.header), use):
+        raise Unreachable("the server was not registered; start it first, or give it a --name to do without")
+    return names[0]
 
 
 def _scope(client: Client, wanted: Scope | None) -> Scope:
@@ -209,12 +277,14 @@ def _register(registration: Registration, config: Config, content: bytes) -> str
     where = f"with {r.client.label} ({scope}) in {r.file}\nTo see it: {r.place.see}"
     if content == config.raw:
         return f"{r.name} is already registered {where}"
+    replaced = config.find(r.keys) is not None
     if r.claude:
         merged = {**r.entry, **config.kept(r.keys, r.entry)}
         register(r.claude, r.scope, r.name, merged, config.find(r.keys))
     else:
         config.save(content, private=r.scope != "project")
-    return f"Registered {r.name} {where}"
+    instead = " in place of another entry of that name" if replaced else ""
+    return f"Registered {r.name}{instead} {where}"
 
 
 def _by_hand(registration: Registration) -> str:

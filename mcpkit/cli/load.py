@@ -43,7 +43,7 @@ def split_target(target: str) -> tuple[str, str | None]:
 
 def is_path(source: str) -> bool:
     """Whether the first part of TARGET is a script's path, and no module's name."""
-    return source.endswith(".py") or os.sep in source or "/" in source
+    return "://" not in source and (source.endswith(".py") or os.sep in source or "/" in source)
 
 
 def _load_script(path: Path) -> ModuleType:
@@ -77,6 +77,10 @@ def _module_name(path: Path) -> str:
 
 
 def _load_module(name: str) -> ModuleType:
+    if "://" in name:
+        raise TargetError(f"{name} is the URL of a running server; here a script is needed (or --url)")
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise TargetError(f"{name!r} is neither a script like server.py nor a module like package.module")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     try:

@@ -13,15 +13,15 @@ import sys
 from collections.abc import Sequence
 
 _COMMANDS = {
-    "run": "serve an app to one client over standard input and output",
+    "run": "serve an app: to one client over standard input and output, or to many over HTTP",
     "inspect": "show what an app offers, with warnings",
     "call": "call a tool and print its result",
-    "install": "register an app with Claude Code or another client",
+    "install": "register an app, or a running server, with Claude Code or another client",
 }
 
 _TARGET_HELP = """\
 TARGET is server.py, server.py:app or package.module:app; without a name, the module's only App or its
-create_app().
+create_app(). `inspect` and `call` also take the URL of a running server.
 """
 
 
@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module.add_arguments(subparser)
             subparser.set_defaults(run=module.run)
     options = parser.parse_args(arguments)
+    options.words = arguments
     return int(options.run(options))
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hosts.process import serving_http
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / ".tools" / "node_modules" / ".bin"
@@ -98,3 +99,32 @@ def test_a_project_file_waits_for_approval(home: Home) -> None:
     out = home.mcpkit("install", "server.py", "--scope", "project", path=home.with_claude)
     assert "approve" in out
     assert "Pending approval" in home.listed("My-shop")
+
+
+@pytest.mark.parametrize("through_claude", [True, False])
+def test_a_server_at_a_url_is_connected(home: Home, through_claude: bool) -> None:
+    """A running server is registered by its URL, and calls itself by its own name."""
+    path = home.with_claude if through_claude else os.defpath
+    if not through_claude and shutil.which("claude", path=path):
+        pytest.skip(f"`claude` is in {path}, so it cannot be absent")
+    with serving_http(home.project / "server.py") as (_, url):
+        words = ("--transport", "http", "--url", url, "--header", "X-Team=a b")
+        home.mcpkit("install", *words, path=path)
+        line = home.listed("My-shop")
+    assert url in line
+    assert "Connected" in line
+
+
+def test_a_running_server_is_connected(home: Home) -> None:
+    """CLIENTS.md: over HTTP it sends its version and session headers, opens the session's own stream, and leaves
+    without DELETE.
+    """
+    with serving_http(home.project / "server.py", "--verbose") as (process, url):
+        home.run("claude", "mcp", "add", "--transport", "http", "My-shop", url, path=home.with_claude)
+        line = home.listed("My-shop")
+        assert url in line
+        assert "Connected" in line
+        process.expect(
+            r"(initialize|server/discover) \S+ 200"
+        )  # by release: 2.1.332 probes for the stateless era
+        assert "Traceback" not in process.output

@@ -1,6 +1,5 @@
 """`mcpkit install`: a client gets an entry that starts the server from anywhere; nothing else is touched."""
 
-import argparse
 import json
 import os
 import shlex
@@ -8,103 +7,15 @@ import subprocess
 import sys
 import tomllib
 import venv
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import pytest
+from desks import PLACES, SERVER, Desk, every_place
 
-from mcpkit.cli import install
 from mcpkit.cli.claude import project_directory
 from mcpkit.cli.clients import CLIENTS, Machine, Scope
-
-SERVER = "from mcpkit import App\n\napp = App({name!r})\n\n\n@app.tool\ndef two() -> int:\n    return 2\n"
-OWN_VARIABLES = (
-    "CLAUDE_CONFIG_DIR",
-    "CODEX_HOME",
-    "GEMINI_CLI_HOME",
-    "XDG_CONFIG_HOME",
-    "APPDATA",
-    "PYTHONPATH",
-    "VIRTUAL_ENV",
-)
-
-# client, scope, file, the way to the servers in it, whether entries say their type
-PLACES: list[tuple[str, Scope, str, tuple[str, ...], bool]] = [
-    ("claude-code", "local", "home/.claude.json", ("projects", "PROJECT", "mcpServers"), True),
-    ("claude-code", "user", "home/.claude.json", ("mcpServers",), True),
-    ("claude-code", "project", "project/.mcp.json", ("mcpServers",), True),
-    ("claude-desktop", "user", "home/.config/Claude/claude_desktop_config.json", ("mcpServers",), False),
-    ("cursor", "user", "home/.cursor/mcp.json", ("mcpServers",), False),
-    ("cursor", "project", "project/.cursor/mcp.json", ("mcpServers",), False),
-    ("vscode", "project", "project/.vscode/mcp.json", ("servers",), True),
-    ("vscode", "user", "home/.config/Code/User/mcp.json", ("servers",), True),
-    ("codex", "user", "home/.codex/config.toml", ("mcp_servers",), False),
-    ("codex", "project", "project/.codex/config.toml", ("mcp_servers",), False),
-    ("gemini", "user", "home/.gemini/settings.json", ("mcpServers",), False),
-    ("gemini", "project", "project/.gemini/settings.json", ("mcpServers",), False),
-]
-every_place = pytest.mark.parametrize(("client", "scope", "file", "keys", "typed"), PLACES)
-
-
-@dataclass
-class Desk:
-    """A user's machine in a temporary directory: a home, a project with `server.py`, and an empty PATH."""
-
-    root: Path
-    capture: pytest.CaptureFixture[str]
-
-    @property
-    def project(self) -> Path:
-        return self.root / "project"
-
-    @property
-    def server(self) -> Path:
-        return self.project / "server.py"
-
-    def install(self, *words: str) -> tuple[int, str, str]:
-        """Exit code, stdout and stderr of `mcpkit install WORDS`."""
-        parser = argparse.ArgumentParser()
-        install.add_arguments(parser)
-        code = install.run(parser.parse_args(words))
-        captured = self.capture.readouterr()
-        return code, captured.out, captured.err
-
-    def files(self) -> dict[str, bytes]:
-        """Every file, to see that nothing was written."""
-        found = (path for path in self.root.rglob("*") if "__pycache__" not in path.parts and path.is_file())
-        return {str(path.relative_to(self.root)): path.read_bytes() for path in found}
-
-    def servers(self, file: str, keys: tuple[str, ...]) -> dict[str, Any]:
-        """The servers that a client finds in its file."""
-        text = (self.root / file).read_text(encoding="utf-8")
-        node: Any = tomllib.loads(text) if file.endswith(".toml") else json.loads(text)
-        for key in keys:
-            node = node[str(self.project) if key == "PROJECT" else key]
-        return node
-
-
-@pytest.fixture
-def desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Desk]:
-    desk = Desk(tmp_path.resolve(), capsys)
-    for directory in ("home", "project", "bin"):
-        (desk.root / directory).mkdir()
-    desk.server.write_text(SERVER.format(name="demo"), encoding="utf-8")
-    for variable in OWN_VARIABLES:
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("HOME", str(desk.root / "home"))
-    monkeypatch.setenv("PATH", str(desk.root / "bin"))
-    monkeypatch.chdir(desk.project)
-    # Scripts are imported into this process; the next test must not see them.
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    modules = set(sys.modules)
-    yield desk
-    for name in set(sys.modules) - modules:
-        if str(desk.root) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
 
 
 def entry(server: str, typed: bool = False, **env: str) -> dict[str, Any]:
@@ -322,7 +233,7 @@ class TestOptions:
         path.write_text(SERVER.format(name="demo"), encoding="utf-8")
         assert desk.install(place + suffix, "--client", client)[0] == 0
         file, keys = next((file, keys) for name, _, file, keys, _ in PLACES if name == client)
-        (target,) = desk.servers(file, keys)["demo"]["args"][3:]
+        (target,) = desk.servers(file, keys)["demo"]["args"][4:]
         assert target == os.path.normpath(path) + suffix
 
     def test_a_path_through_a_link_is_not_shortened_wrongly(self, desk: Desk) -> None:
@@ -331,7 +242,7 @@ class TestOptions:
         (desk.root / "elsewhere" / "s.py").write_text(SERVER.format(name="demo"), encoding="utf-8")
         (desk.project / "link").symlink_to(desk.root / "elsewhere" / "deep")
         assert desk.install("link/../s.py", "--client", "cursor")[0] == 0
-        target = desk.servers("home/.cursor/mcp.json", ("mcpServers",))["demo"]["args"][3]
+        target = desk.servers("home/.cursor/mcp.json", ("mcpServers",))["demo"]["args"][4]
         assert os.path.isabs(target)
         assert os.path.samefile(target, desk.root / "elsewhere" / "s.py")
 
@@ -552,8 +463,8 @@ class TestProjectDirectory:
         assert project_directory(tmp_path / "sub") == tmp_path.resolve() / "sub"
 
 
-LINUX = Machine("linux", PurePosixPath("/home/ada"), PurePosixPath("/work/shop"), {})
-MAC = Machine("darwin", PurePosixPath("/Users/ada"), PurePosixPath("/work/shop"), {"XDG_CONFIG_HOME": "/no"})
+LINUX = Machine("linux", PurePosixPath("/home/ada"), PurePosixPath("/src/shop"), {})
+MAC = Machine("darwin", PurePosixPath("/Users/ada"), PurePosixPath("/src/shop"), {"XDG_CONFIG_HOME": "/no"})
 WINDOWS = Machine(
     "win32", PureWindowsPath("C:/Users/ada"), PureWindowsPath("D:/shop"), {"APPDATA": "C:\\Users\\ada\\Roam"}
 )
@@ -575,7 +486,7 @@ WINDOWS = Machine(
         (WINDOWS, "vscode", "user", "C:/Users/ada/Roam/Code/User/mcp.json"),
         (WINDOWS, "vscode", "project", "D:/shop/.vscode/mcp.json"),
         (WINDOWS, "claude-code", "local", "C:/Users/ada/.claude.json"),
-        (MAC, "claude-code", "project", "/work/shop/.mcp.json"),
+        (MAC, "claude-code", "project", "/src/shop/.mcp.json"),
         (WINDOWS, "cursor", "user", "C:/Users/ada/.cursor/mcp.json"),
         (WINDOWS, "codex", "user", "C:/Users/ada/.codex/config.toml"),
         (MAC, "gemini", "user", "/Users/ada/.gemini/settings.json"),
@@ -688,7 +599,7 @@ class TestRegisteredCommand:
     def test_a_terminal_that_cannot_show_the_path_does_not_hinder(self, desk: Desk) -> None:
         """A Windows console in code page 1252 and a path in Greek, for example."""
         (desk.project / "süß.py").write_text(SERVER.format(name="demo"), encoding="utf-8")
-        assert self.register(desk, sys.executable, "süß.py", PYTHONIOENCODING="ascii")["args"][3].endswith(
+        assert self.register(desk, sys.executable, "süß.py", PYTHONIOENCODING="ascii")["args"][4].endswith(
             "süß.py"
         )
 

@@ -1,0 +1,5 @@
+"""Fixtures of the command line's tests."""
+
+from desks import desk
+
+__all__ = ["desk"]
