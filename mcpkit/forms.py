@@ -332,7 +332,8 @@ _PYTHON: dict[str, tuple[type, ...]] = {
 def _out_of_bounds(size: float, schema: Schema, low: str, high: str, unit: str = "") -> str | None:
     least, most = schema.get(low, -math.inf), schema.get(high, math.inf)
     above, below = schema.get("exclusiveMinimum", -math.inf), schema.get("exclusiveMaximum", math.inf)
-    if math.isfinite(size) and least <= size <= most and (low != "minimum" or above < size < below):
+    finite = isinstance(size, int) or math.isfinite(size)
+    if finite and least <= size <= most and (low != "minimum" or above < size < below):
         return None
     bounds = [f"at least {least}"] * (low in schema) + [f"at most {most}"] * (high in schema)
     bounds += [f"above {above}"] * ("exclusiveMinimum" in schema)

@@ -33,6 +33,7 @@ from mcpkit.transports.wire import Wire
 
 _ANSWERING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 _MOST_ROUNDS = 20
+_LONGEST_WAIT = 5.0
 
 Target = App | str | Sequence[str]
 OnProgress = Callable[[types.ProgressParams], None]
@@ -181,12 +182,16 @@ class Client:
     async def _exchange(
         self, method: str, params: Mapping[str, Any] | None, on_progress: OnProgress | None = None
     ) -> bytes:
-        """The result of a request, in as many rounds as its questions take."""
-        for _ in range(_MOST_ROUNDS):
+        """The result of a request, in as many rounds as its questions take. Without `answers` the questions are
+        the result.
+        """
+        for number in range(_MOST_ROUNDS):
             result = await self._round(method, params, on_progress)
             asked = self._own.asked(result)
-            if asked is None or self._answers is None:
+            if asked is None or (asked.input_requests and self._answers is None):
                 return result
+            if not asked.input_requests:  # come back later
+                await trio.sleep(min(_LONGEST_WAIT, 0.05 * 2**number))
             responses = {
                 key: await self._answered(Question(request.method, request.params))
                 for key, request in (asked.input_requests or {}).items()
@@ -231,9 +236,10 @@ class Client:
     async def _typed(
         self, method: str, params: Mapping[str, Any] | None = None, on_progress: OnProgress | None = None
     ) -> Any:
-        return msgspec.json.decode(
-            await self._exchange(method, params, on_progress), type=METHODS[method].result
-        )
+        result = await self._exchange(method, params, on_progress)
+        if self._own.asked(result) is not None:
+            raise ProtocolViolation(f"{method} asked, and this Client has no answers=: {result[:500]!r}")
+        return msgspec.json.decode(result, type=METHODS[method].result)
 
     async def _all_pages(self, method: str, field: str) -> list[Any]:
         found: list[Any] = []

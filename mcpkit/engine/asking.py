@@ -6,6 +6,7 @@ era the round ends, and the handler runs again with what the client brings (`Res
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,6 +24,8 @@ from mcpkit.questions import Unavailable
 
 _PATIENCE_SECONDS = 1.0
 """For telling a client that a question is taken back."""
+
+_GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class Desk:
@@ -46,11 +49,15 @@ class Desk:
             if not waiting.answered.is_set():
                 return Unavailable(f"the client did not answer within {seconds:g} s")
             return waiting.answer()
+        except _GONE:
+            return Unavailable("the client has gone")
         finally:
             del self._waiting[question_id]
             if not waiting.answered.is_set():
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + _PATIENCE_SECONDS):
-                    await write(jsonrpc.notification("notifications/cancelled", {"requestId": question_id}))
+                taken_back = jsonrpc.notification("notifications/cancelled", {"requestId": question_id})
+                deadline = trio.current_time() + _PATIENCE_SECONDS
+                with trio.CancelScope(shield=True, deadline=deadline), contextlib.suppress(*_GONE):
+                    await write(taken_back)
 
     def answered(self, reply: events.Reply) -> None:
         """The client's response to a question; one that nobody waits for is ignored (CAN-06)."""

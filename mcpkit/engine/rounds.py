@@ -74,15 +74,22 @@ def _unasked(responses: Mapping[str, Raw]) -> dict[str, Raw]:
     known here what was asked.
     """
     for key, response in responses.items():
-        if not any(_fits(response, kind) for kind in RESULTS.values()):
+        if not any(_is_result(_decoded(response), kind) for kind in RESULTS.values()):
             raise InvalidParams(f"inputResponses.{key} is no result of anything that can be asked")
     return dict(responses)
 
 
-def _fits(response: Raw, kind: type[Any]) -> bool:
+def _decoded(response: Raw) -> Any:
     try:
-        msgspec.json.decode(response, type=kind)
+        return msgspec.json.decode(response)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+
+
+def _is_result(value: Any, kind: type[Any]) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except (msgspec.ValidationError, RecursionError):
         return False
     return True
 
@@ -110,7 +117,7 @@ async def ask(call: events.Call, port: Port, dialogue: Dialogue, wanted: InputRe
     for key, answer in following.responses.items():
         if isinstance(answer, Unavailable):
             raise ToolError(f"There was no answer: {answer.reason}")
-        if not _fits(Raw(msgspec.json.encode(answer)), RESULTS[questions[key].method]):
+        if not _is_result(answer, RESULTS[questions[key].method]):
             raise ToolError("There was no answer: what the client sent is none")
     return following
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,6 +52,13 @@ class Terminal:
     def type(self, text: str) -> None:
         """Type a line, or what `text` holds instead: ctrl-d, ctrl-c."""
         os.write(self._master, (text if text in ("\x04", "\x03") else text + "\n").encode())
+
+    def interrupt(self) -> None:
+        """Ctrl-c; once more when the first came just before the process began to read, and waits for a line."""
+        while self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
 
     def result(self) -> tuple[int, str]:
         """The exit code, and what went to standard output."""
@@ -132,7 +141,7 @@ def test_an_interrupt_ends_the_command() -> None:
     """Ctrl-c: exit code 130 as in a shell, and no traceback."""
     with terminal("order") as person:
         person.expect("text: ")
-        person.process.send_signal(2)
+        person.interrupt()
         code, output = person.result()
         assert (code, output) == (130, "")
         assert "Traceback" not in person.shown
@@ -165,7 +174,7 @@ def test_what_looks_like_a_secret_is_not_echoed() -> None:
         person.type("ada")
         person.expect("password\n  text: ")
         person.type("xy")
-        person.expect("password is not at least 3 characters")
+        person.expect("password is not at least 3 characters\n  text: ")
         person.type("hunter2")
         assert person.result() == (0, "Accepted\n")
         assert "xy" not in person.shown

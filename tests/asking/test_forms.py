@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import enum
@@ -11,6 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mcpkit import ElicitForm, Param
 from mcpkit.forms import Form, Misfit
@@ -421,6 +424,48 @@ def test_content_that_does_not_fit_a_given_schema(content: Any, reason: str) -> 
     with pytest.raises(Misfit) as caught:
         Form(GIVEN).read(content)
     assert str(caught.value) == reason
+
+
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(min_value=10**30)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5)
+    | st.sampled_from(["1e400", "9" * 50, "[1,2", "null", "true", "1.0"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
+)
+
+
+BOTH = ((Form(Everything), FILLED), (Form(GIVEN), {"age": 1}))
+
+
+@given(content=st.dictionaries(st.sampled_from([*FILLED, "maybe", "note", "age", "several", "x"]), VALUES))
+@settings(max_examples=100, deadline=None)
+def test_whatever_is_entered_is_read_or_does_not_fit(content: Any) -> None:
+    """S2C-06: a client sends what it likes; nothing else comes of it."""
+    for form, filled in BOTH:
+        for entered in (content, {**filled, **content}):
+            with contextlib.suppress(Misfit):
+                form.read(entered)
+
+
+@pytest.mark.parametrize("name", [*FILLED, "note", "age", "several", "x"])
+def test_values_without_measure_do_not_fit(name: str) -> None:
+    """S2C-06: too deep, too large for any type."""
+    for value in (nested(3000), 10**400, -(10**25), 2.0**70, "9" * 5000):
+        for form, filled in BOTH:
+            with contextlib.suppress(Misfit):
+                form.read({**filled, name: value})
 
 
 def test_given_schemas_are_left_alone() -> None:

@@ -11,6 +11,8 @@ import trio
 import trio.testing
 from asking import questionnaire
 from asking.asking_kit import ASKABLE, Raw, accept, greeted, served, talking, text
+from clients.peer import watched
+from support import initialize, request
 
 from mcpkit import (
     Accepted,
@@ -142,6 +144,15 @@ async def test_a_client_that_leaves_ends_the_questions(kind: str) -> None:
             pass
     while not app.left:  # type: ignore[attr-defined]
         await trio.lowlevel.checkpoint()  # a thread learns of it by itself
+
+
+@each_kind
+async def test_a_client_that_has_gone_is_no_failure(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """STD-05: nobody is left to hear that the question is taken back, and nothing is logged."""
+    async with talking(asking(), LIVE[1]) as client:
+        client.begin(kind)
+        await client.question()
+    assert caplog.records == []
 
 
 @each_revision
@@ -413,3 +424,21 @@ def test_a_state_alone_is_taken_up_a_little_later() -> None:
 
     trio.run(functools.partial(main), clock=trio.testing.MockClock(autojump_threshold=0))
     assert [later - calls[0] for later in calls] == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("tool", ["book", "book_sync", "book_asyncio"])
+@pytest.mark.parametrize("how", ["end of input", "signal"])
+def test_a_process_ends_with_a_question_open(tool: str, how: str) -> None:
+    """STD-05, PITFALLS stdio rows 7 and 8: within about a second, with exit code 0, and nothing is said."""
+    with watched(questionnaire.__file__) as server:
+        server.send(initialize(LIVE[1], capabilities={"elicitation": {}}))
+        server.receive_until("init")
+        server.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        server.send(request(1, "tools/call", {"name": tool, "arguments": {"name": "Ada"}}))
+        assert server.receive()["method"] == "elicitation/create"
+        if how == "signal":
+            server.process.terminate()
+        else:
+            server.close_input()
+        assert server.wait(5) == 0
+        assert server.errors == ""

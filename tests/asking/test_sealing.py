@@ -237,12 +237,12 @@ async def test_malformed_keys_are_told_without_the_secret(
     assert text(OLD.secret) not in said
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-def test_malformed_keys_stop_the_start(transport: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--transport", "http", "--port", "0"]], ids=["stdio", "http"])
+def test_malformed_keys_stop_the_start(options: list[str], tmp_path: Path) -> None:
     """One clear line and exit code 1."""
     script = tmp_path / "server.py"
     script.write_text("from mcpkit import App\napp = App('x')\n")
-    command = [sys.executable, "-m", "mcpkit", "run", str(script), "--transport", transport, "--port", "0"]
+    command = [sys.executable, "-m", "mcpkit", "run", str(script), *options]
     done = subprocess.run(
         command,
         env={VARIABLE: "nonsense"},

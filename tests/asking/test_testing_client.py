@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
 import pytest
 import trio
+import trio.testing
 from asking.asking_kit import ASKABLE, HANDSHAKE, STATELESS
 
 from mcpkit import Accepted, App, Cancelled, Context, Declined, ElicitForm, InputRequired, McpError
@@ -126,6 +128,30 @@ async def test_a_client_without_answers_cannot_be_asked() -> None:
         assert caught.value.code == -32021
     async with Client(app, revision=HANDSHAKE[3], capabilities={"elicitation": {}}) as client:
         assert "does not answer elicitation/create" in (await client.call_tool("form")).text
+    async with Client(app, capabilities={"elicitation": {}}) as client:
+        with pytest.raises(ProtocolViolation, match="has no answers="):
+            await client.call_tool("form")
+        asked = await client.request("tools/call", {"name": "form"})
+        assert asked["resultType"] == "input_required"
+
+
+def test_a_client_that_is_to_come_back_later_does() -> None:
+    """MRTR-13: a little later each time, with or without answers."""
+    patient = App("patient")
+    times: list[float] = []
+
+    @patient.tool
+    async def wait(ctx: Context) -> str | InputRequired:
+        times.append(trio.current_time())
+        return "done" if len(times) == 4 else InputRequired(state="wait")
+
+    async def main() -> None:
+        async with Client(patient) as client:
+            assert (await client.call_tool("wait")).text == "done"
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert pauses == pytest.approx([0.05, 0.1, 0.2])
 
 
 @pytest.mark.parametrize(
