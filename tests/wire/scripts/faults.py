@@ -232,8 +232,8 @@ async def impatient(size: int, path: str, ctx: Context) -> str:
 
 @app.tool(loop="asyncio")
 async def wait_on_asyncio(path: str, ctx: Context) -> str:
-    await ctx.info("waiting")
     try:
+        await ctx.info("waiting")  # inside: the client can act on it before this returns
         await asyncio.sleep(3600)
     finally:
         Path(path).write_text("cleaned up")

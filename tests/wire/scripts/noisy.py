@@ -91,8 +91,8 @@ def fail(size: int) -> str:
 @app.tool
 async def wait(path: str, ctx: Context) -> str:
     """Wait for ever, and write a file when it is over."""
-    await ctx.info("waiting")
     try:
+        await ctx.info("waiting")  # inside: the client can act on it before this returns
         await trio.sleep(3600)
     finally:
         Path(path).write_text("cleaned up")
