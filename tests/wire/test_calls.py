@@ -83,8 +83,8 @@ def app(stage: Stage) -> App:
 
     @app.tool
     async def hold(name: str, ctx: Context) -> str:
-        await ctx.info(f"holding {name}")
         try:
+            await ctx.info(f"holding {name}")
             await stage.gates[name].wait()
         finally:
             stage.diary.append(f"cleaned up {name}")
@@ -92,8 +92,8 @@ def app(stage: Stage) -> App:
 
     @app.tool
     async def hold_with_long_cleanup(name: str, ctx: Context) -> str:
-        await ctx.info(f"holding {name}")
         try:
+            await ctx.info(f"holding {name}")
             await stage.gates[name].wait()
         finally:
             with trio.CancelScope(shield=True):
@@ -105,8 +105,8 @@ def app(stage: Stage) -> App:
 
     @app.tool
     async def stubborn(name: str, ctx: Context) -> str:
-        await ctx.info(f"holding {name}")
         try:
+            await ctx.info(f"holding {name}")
             await stage.gates[name].wait()
         except trio.Cancelled:
             stage.diary.append(f"ignored for {name}")
@@ -114,8 +114,8 @@ def app(stage: Stage) -> App:
 
     @app.tool
     async def clumsy(name: str, ctx: Context) -> str:
-        await ctx.info(f"holding {name}")
         try:
+            await ctx.info(f"holding {name}")
             await stage.gates[name].wait()
         finally:
             stage.diary.append(f"cleaned up {name}")
@@ -227,8 +227,8 @@ def app(stage: Stage) -> App:
 
     @app.tool(loop="asyncio")
     async def hold_on_asyncio(name: str, ctx: Context) -> str:
-        await ctx.info(f"holding {name}")
         try:
+            await ctx.info(f"holding {name}")
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             stage.diary.append(f"cleaned up {name}")

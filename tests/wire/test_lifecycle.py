@@ -56,8 +56,8 @@ def app(gates: Gates) -> App:
 
     @app.tool
     async def stubborn(name: str, ctx: Context) -> str:
-        await ctx.info(f"holding {name}")
         try:
+            await ctx.info(f"holding {name}")
             await gates[name].wait()
         except trio.Cancelled:
             gates["ignored"].set()
