@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,9 +13,8 @@ from support import HANDSHAKE, PREFIX, REVISIONS, SECONDS, initialize
 
 from mcpkit import App
 from mcpkit.engine.runtime import Runtime, running
-from mcpkit.engine.serve import Session
 from mcpkit.testing import Client
-from mcpkit.transports.lines import MAX_MESSAGE, LineChannel
+from mcpkit.transports.memory import attach
 from mcpkit.transports.wire import Wire
 
 ASKABLE = ("2025-06-18", "2025-11-25", STATELESS)
@@ -136,29 +134,11 @@ async def greeted(wire: Wire, revision: str, capabilities: dict[str, Any] | None
 @asynccontextmanager
 async def served(app: App, prepare: Callable[[Runtime], None] | None = None) -> AsyncGenerator[Wire]:
     """An app in memory. `prepare` may change how it is served."""
-    to_server, from_client = trio.open_memory_channel[bytes](math.inf)
-    to_client, from_server = trio.open_memory_channel[bytes](math.inf)
-
-    async def read() -> bytes:
-        try:
-            return await from_client.receive()
-        except trio.EndOfChannel:
-            return b""
-
-    async def write(data: bytearray) -> None:
-        await to_client.send(bytes(data))
-        data.clear()
-
-    async def serve() -> None:
-        with to_client:
-            await Session(runtime, LineChannel(read, write, MAX_MESSAGE)).run()
-
-    async with running(app) as runtime, trio.open_nursery() as nursery:
+    async with running(app) as runtime:
         if prepare is not None:
             prepare(runtime)
-        nursery.start_soon(serve)
-        with to_server, from_server:
-            yield Wire(to_server, from_server)
+        async with attach(runtime) as wire:
+            yield wire
 
 
 @asynccontextmanager

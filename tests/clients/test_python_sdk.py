@@ -98,28 +98,33 @@ class Logs:
         return self.taken[0]
 
 
-@asynccontextmanager
-async def session(revision: str, logs: Logs | None = None) -> AsyncGenerator[ClientSession]:
-    """A session of the SDK in the given revision.
+async def open_in(opened: ClientSession, revision: str) -> None:
+    """Begin a session in the given revision.
 
     `ClientSession.initialize` offers only the newest revision that has a handshake; the others are offered with a
     request made by hand, and its result is adopted.
     """
+    if revision == STATELESS:
+        await opened.discover()
+    else:
+        info = types.Implementation(name="test", version="1")
+        params = types.InitializeRequestParams(
+            protocol_version=revision, capabilities=types.ClientCapabilities(), client_info=info
+        )
+        request = types.InitializeRequest(params=params)
+        opened.adopt(await opened.send_request(request, types.InitializeResult))
+        await opened.send_notification(types.InitializedNotification())
+    assert opened.protocol_version == revision
+
+
+@asynccontextmanager
+async def session(revision: str, logs: Logs | None = None) -> AsyncGenerator[ClientSession]:
+    """A session of the SDK in the given revision."""
     async with (
         transport() as (received, sent),
         ClientSession(received, sent, logging_callback=logs, log_level="info") as opened,
     ):
-        if revision == STATELESS:
-            await opened.discover()
-        else:
-            info = types.Implementation(name="test", version="1")
-            params = types.InitializeRequestParams(
-                protocol_version=revision, capabilities=types.ClientCapabilities(), client_info=info
-            )
-            request = types.InitializeRequest(params=params)
-            opened.adopt(await opened.send_request(request, types.InitializeResult))
-            await opened.send_notification(types.InitializedNotification())
-        assert opened.protocol_version == revision
+        await open_in(opened, revision)
         yield opened
 
 

@@ -19,7 +19,7 @@ import httpx2
 import mcp_types as types
 import pytest
 from clients.messages import STATELESS, Watch
-from clients.test_python_sdk import ADDRESS, SHOP, Logs, _Tap, value
+from clients.test_python_sdk import ADDRESS, SHOP, Logs, _Tap, open_in, value
 from hosts.process import serving_http
 from mcp import Client, ClientSession
 from mcp.client.streamable_http import streamable_http_client
@@ -72,17 +72,7 @@ async def session(
         transport(url, http=http) as (received, sent),
         ClientSession(received, sent, logging_callback=logs, log_level="info") as opened,
     ):
-        if revision == STATELESS:
-            await opened.discover()
-        else:
-            info = types.Implementation(name="test", version="1")
-            params = types.InitializeRequestParams(
-                protocol_version=revision, capabilities=types.ClientCapabilities(), client_info=info
-            )
-            request = types.InitializeRequest(params=params)
-            opened.adopt(await opened.send_request(request, types.InitializeResult))
-            await opened.send_notification(types.InitializedNotification())
-        assert opened.protocol_version == revision
+        await open_in(opened, revision)
         yield opened
 
 
