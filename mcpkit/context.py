@@ -243,8 +243,8 @@ class Context(_Context):
     async def report_progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Tell the client how far the call is. Values that do not increase are not sent. Raises ValueError
-        unless the numbers are finite.
+        """Tell the client how far the call is. Values that do not increase are not sent; of those that come faster
+        than 20 a second, after a burst of 50, the newest is. Raises ValueError unless the numbers are finite.
         """
         self._port.emit(self._progress(progress, total, message))
         await self._port.drain()
@@ -357,8 +357,8 @@ class SyncContext(_Context):
     def report_progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Tell the client how far the call is. Values that do not increase are not sent. Raises ValueError
-        unless the numbers are finite.
+        """Tell the client how far the call is. Values that do not increase are not sent; of those that come faster
+        than 20 a second, after a burst of 50, the newest is. Raises ValueError unless the numbers are finite.
         """
         self._port.send(self._progress(progress, total, message))
 

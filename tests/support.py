@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, ParamSpec
 
+import trio
+import trio.testing
+
+P = ParamSpec("P")
+HOUR = 3600.0
 SECONDS = 20.0
 """How long a test waits for what must come."""
 
@@ -42,6 +48,20 @@ def initialize(revision: str, id: Any = "init", capabilities: dict[str, Any] | N
     client = {"name": "test", "version": "1"}
     params = {"protocolVersion": revision, "capabilities": capabilities or {}, "clientInfo": client}
     return {"jsonrpc": "2.0", "id": id, "method": "initialize", "params": params}
+
+
+def owned_time(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+    """Run an async test on a clock that jumps to the next thing that happens."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        async def limited() -> None:
+            with trio.fail_after(1000 * HOUR):
+                await test(*args, **kwargs)
+
+        trio.run(limited, clock=trio.testing.MockClock(autojump_threshold=0), strict_exception_groups=True)
+
+    return run
 
 
 class Server:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
-
 import trio
 
 from mcpkit.context import Port
@@ -12,41 +9,6 @@ from mcpkit.engine import dispatch
 from mcpkit.engine.runtime import Runtime
 from mcpkit.protocol import events
 from mcpkit.protocol.connection import Connection
-
-T = TypeVar("T")
-
-
-class TaskPort:
-    """What the ports of all transports have in common: they are used on the engine's own thread, by tasks.
-    For handlers on other threads `invoke` puts a port of their own in front.
-    """
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """See `context.Port`."""
-        return {}
-
-    async def in_engine(self, function: Callable[[], Awaitable[T]]) -> T:
-        """See `context.Port`."""
-        return await function()
-
-    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        """See `context.Port`."""
-        return await trio.to_thread.run_sync(function, *args)
-
-    def wait_for(self, function: Callable[[], Awaitable[T]]) -> T:
-        """A task must not block."""
-        raise AssertionError("a port of another thread is needed")
-
-    def send(self, event: events.Said) -> None:
-        """A task must not block."""
-        raise AssertionError("a port of another thread is needed")
-
-    def check_cancelled(self) -> None:
-        """A task learns of its cancellation by itself."""
-
-    def close_stream(self) -> None:
-        """There is no stream that could be resumed."""
 
 
 async def serve_call(

@@ -37,6 +37,8 @@ class Runtime:
         self.store: Store = MemoryStore() if app.store is None else app.store
         self.sealer = Sealer(app.state_keys or keys_from_environment(), app.state_ttl, "request state")
         self.threads = trio.CapacityLimiter(MAX_THREADS)
+        self.background: trio.Nursery
+        """For what goes on beside the calls, and ends by itself."""
         self.ready = trio.Event()
         self.state: Any = None
         self._closing = trio.Event()
@@ -84,8 +86,8 @@ async def running(app: App) -> AsyncGenerator[Runtime]:
     registered cannot be served.
     """
     runtime = Runtime(app)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(runtime._live)
+    async with trio.open_nursery() as runtime.background:
+        runtime.background.start_soon(runtime._live)
         app.notifier.attach(runtime.hub.publish)
         try:
             yield runtime

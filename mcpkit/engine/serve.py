@@ -16,8 +16,9 @@ import trio
 
 from mcpkit.engine import access, dispatch
 from mcpkit.engine.asking import Desk
-from mcpkit.engine.calls import TaskPort, serve_call, to_line
+from mcpkit.engine.calls import serve_call, to_line
 from mcpkit.engine.channel import Channel
+from mcpkit.engine.ports import TaskPort
 from mcpkit.engine.runtime import Runtime
 from mcpkit.engine.subscriptions import Listener
 from mcpkit.protocol import events

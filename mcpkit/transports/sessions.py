@@ -23,7 +23,8 @@ from msgspec import Struct
 
 from mcpkit.engine import dispatch
 from mcpkit.engine.asking import Desk
-from mcpkit.engine.calls import TaskPort, serve_call, to_line
+from mcpkit.engine.calls import serve_call, to_line
+from mcpkit.engine.ports import TaskPort
 from mcpkit.engine.runtime import Runtime
 from mcpkit.engine.subscriptions import Listener
 from mcpkit.protocol import eras, events, types

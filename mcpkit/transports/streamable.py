@@ -25,7 +25,8 @@ import msgspec
 import trio
 
 from mcpkit.engine import access, dispatch
-from mcpkit.engine.calls import TaskPort, serve_call, to_line
+from mcpkit.engine.calls import serve_call, to_line
+from mcpkit.engine.ports import TaskPort
 from mcpkit.engine.runtime import Runtime
 from mcpkit.protocol import eras, events, jsonrpc, sse, types
 from mcpkit.protocol.connection import Connection

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, ParamSpec
+from typing import Any
 
 import trio
 import trio.testing
@@ -17,23 +16,6 @@ from mcpkit import App
 from mcpkit.stores.base import Store
 from mcpkit.transports.asgi import Application
 from mcpkit.transports.options import HttpOptions
-
-P = ParamSpec("P")
-HOUR = 3600.0
-
-
-def owned_time(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """Run an async test on a clock that jumps to the next thing that happens."""
-
-    @functools.wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def limited() -> None:
-            with trio.fail_after(1000 * HOUR):
-                await test(*args, **kwargs)
-
-        trio.run(limited, clock=trio.testing.MockClock(autojump_threshold=0), strict_exception_groups=True)
-
-    return run
 
 
 class Exchange:

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from inmemory import HOUR, Host, hosting, owned_time
+from inmemory import Host, hosting
 from kit import Json, Response, call, encoded, eventually, headers_for, serving
-from support import initialize, request
+from support import HOUR, initialize, owned_time, request
 
 from mcpkit import App, Context
 from mcpkit.engine.runtime import running
