@@ -23,7 +23,8 @@ class App(Scaffold):
     `instructions` tell the model how to use the server. `lifespan` is an async context manager function of
     the app; it surrounds serving, and handlers find what it yields as `ctx.state`. `cache` says how long
     clients may keep lists and resources. `store` holds sessions and long journals; this process's memory
-    unless given. `state_keys` seal what travels through clients between the rounds of a handler that asks
+    unless given. If it is a `stores.base.Bus` as well, clients of all processes that share it hear what changes
+    in any. `state_keys` seal what travels through clients between the rounds of a handler that asks
     (the first seals, all open); without them, those in `MCPKIT_STATE_KEYS`, or a random one of this process.
     `state_ttl` is how long such a state is good, in seconds. With `debug` clients see the text of internal
     errors.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -13,7 +13,7 @@ from mcpkit.app import App
 from mcpkit.engine.subscriptions import Hub
 from mcpkit.protocol.events import Identity
 from mcpkit.seal import Sealer, keys_from_environment
-from mcpkit.stores.base import Store
+from mcpkit.stores.base import Bus, Store
 from mcpkit.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -33,8 +33,9 @@ class Runtime:
         self.app = app
         self.registry = app.registry
         self.identity = Identity(app.implementation, app.cache.wire)
-        self.hub = Hub()
         self.store: Store = MemoryStore() if app.store is None else app.store
+        self.bus = app.store if isinstance(app.store, Bus) else None
+        self.hub = Hub(self.bus)
         self.sealer = Sealer(app.state_keys or keys_from_environment(), app.state_ttl, "request state")
         self.threads = trio.CapacityLimiter(MAX_THREADS)
         self.background: trio.Nursery
@@ -86,7 +87,8 @@ async def running(app: App) -> AsyncGenerator[Runtime]:
     registered cannot be served.
     """
     runtime = Runtime(app)
-    async with trio.open_nursery() as runtime.background:
+    hearing = nullcontext() if runtime.bus is None else runtime.bus.listen(runtime.hub.hear)
+    async with hearing, trio.open_nursery() as runtime.background:
         runtime.background.start_soon(runtime._live)
         app.notifier.attach(runtime.hub.publish)
         try:

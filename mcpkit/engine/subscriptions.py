@@ -4,15 +4,37 @@ Rule 1. Publishing never waits, and may come from any thread.
 Rule 2. What a client has not taken yet is kept once for each change: a list that changed a thousand times has
         changed. So a listener that does not read holds at most one entry for each list and each resource that
         it asked for, and nothing is lost.
+Rule 3. More than `MOST` changed resources become one changed list, where the client wants to hear of it.
+Rule 4. What this process publishes reaches its own clients at once, and those of other processes through the
+        `Bus`, if the app's store is one.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 
+import msgspec
 import trio
+from msgspec import Struct
 
 from mcpkit.protocol.events import Change
+from mcpkit.stores.base import Bus
+
+MOST = 1000
+"""Changed resources that wait for one client."""
+
+_LIST = Change("resources")
+
+
+class _Published(Struct, array_like=True):
+    """A change on the bus."""
+
+    origin: str
+    change: Change
+
+
+_decode = msgspec.msgpack.Decoder(_Published).decode
 
 
 class Listener:
@@ -26,9 +48,13 @@ class Listener:
 
     def offer(self, change: Change) -> None:
         """Keep a change, if it is wanted."""
-        if self._wants(change):
-            self._waiting[change] = None
-            self._woken.set()
+        if not self._wants(change):
+            return
+        self._waiting[change] = None
+        if len(self._waiting) > MOST and self._wants(_LIST):
+            self._waiting = {waiting: None for waiting in self._waiting if waiting.uri is None}
+            self._waiting[_LIST] = None
+        self._woken.set()
 
     def wake(self) -> None:
         """Let `next` look whether the server ends."""
@@ -53,20 +79,25 @@ class Listener:
 class Hub:
     """All listeners of one running app."""
 
-    def __init__(self) -> None:
+    def __init__(self, bus: Bus | None = None) -> None:
         self.closed = False
+        self._bus = bus
+        self._name = secrets.token_hex(8)
         self._listeners: set[Listener] = set()
         self._token = trio.lowlevel.current_trio_token()
 
     def publish(self, change: Change) -> None:
-        """Pass a change on, from any thread."""
+        """Tell everyone of a change, from any thread."""
+        self._in_engine(self._deliver_everywhere, change)
+
+    def hear(self, message: bytes) -> None:
+        """Tell the clients of this process what the bus says, from any thread."""
         try:
-            if trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is self._token:
-                self._deliver(change)
-            else:
-                self._token.run_sync_soon(self._deliver, change)
-        except trio.RunFinishedError:
-            pass  # nobody is served any more
+            published = _decode(message)
+        except msgspec.MsgspecError:
+            return  # of another version
+        if published.origin != self._name:
+            self._in_engine(self._deliver, published.change)
 
     def listen(self, wants: Callable[[Change], bool]) -> Listener:
         """Begin to listen; `Listener.close` ends it."""
@@ -83,6 +114,20 @@ class Hub:
         self.closed = True
         for listener in self._listeners:
             listener.wake()
+
+    def _in_engine(self, function: Callable[[Change], None], change: Change) -> None:
+        try:
+            if trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is self._token:
+                function(change)
+            else:
+                self._token.run_sync_soon(function, change)
+        except trio.RunFinishedError:
+            pass  # nobody is served any more
+
+    def _deliver_everywhere(self, change: Change) -> None:
+        self._deliver(change)
+        if self._bus is not None:
+            self._bus.publish(msgspec.msgpack.encode(_Published(self._name, change)))
 
     def _deliver(self, change: Change) -> None:
         for listener in self._listeners:

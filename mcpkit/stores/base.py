@@ -1,8 +1,10 @@
-"""What a store can do. Everything in it is bytes under a name, and everything expires."""
+"""What processes that serve the same app can share: records (`Store`) and news (`Bus`)."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, runtime_checkable
 
 
 class Store(Protocol):
@@ -21,6 +23,20 @@ class Store(Protocol):
 
     async def delete(self, name: str) -> bool:
         """Remove a value; whether there was one."""
+        ...
+
+
+@runtime_checkable
+class Bus(Protocol):
+    """Carries messages to all who listen, in every process that uses it. A store may be a bus as well: then clients
+    of each process hear what changes in any of them.
+    """
+
+    def publish(self, message: bytes) -> None:
+        """Send a message, soon. It never waits and never raises: a message that cannot be carried is lost."""
+
+    def listen(self, receive: Callable[[bytes], None]) -> AbstractAsyncContextManager[None]:
+        """Inside the block, call `receive` with each message, one's own included; from any thread."""
         ...
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 
 import trio
 
@@ -12,12 +14,13 @@ MAX_ENTRIES = 100_000
 
 
 class MemoryStore:
-    """A `Store` for one process. It holds at most `max_entries`; what has expired makes room first."""
+    """A `Store` and a `Bus` for one process. It holds at most `max_entries`; what has expired makes room first."""
 
     def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
         self._max_entries = max_entries
         self._values: dict[str, tuple[bytes, float]] = {}
         self._expiries: list[tuple[float, str]] = []
+        self._listeners: list[Callable[[bytes], None]] = []
 
     async def get(self, name: str) -> bytes | None:
         """See `Store`."""
@@ -41,6 +44,20 @@ class MemoryStore:
         """See `Store`."""
         self._expire()
         return self._values.pop(name, None) is not None
+
+    def publish(self, message: bytes) -> None:
+        """See `Bus`."""
+        for receive in tuple(self._listeners):
+            receive(message)
+
+    @asynccontextmanager
+    async def listen(self, receive: Callable[[bytes], None]) -> AsyncGenerator[None]:
+        """See `Bus`."""
+        self._listeners.append(receive)
+        try:
+            yield
+        finally:
+            self._listeners.remove(receive)
 
     def _expire(self) -> None:
         now = trio.current_time()
