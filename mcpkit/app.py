@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, TypeVar
 
+from mcpkit.around import Middleware
+from mcpkit.around import check as check_middleware
 from mcpkit.blueprint import Blueprint
 from mcpkit.notifier import Notifier
 from mcpkit.protocol.types import Icon, Implementation
+from mcpkit.provider import OFFERS, Provider, Source
 from mcpkit.registry import Cache
 from mcpkit.scaffold import Scaffold
 from mcpkit.seal import StateKey
 from mcpkit.stores.base import Store
 
+M = TypeVar("M", bound=Middleware)
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 
 
@@ -63,6 +67,10 @@ class App(Scaffold):
         itself.
         """
         self.registry.on_change = self._changed
+        self.sources: tuple[Source, ...] = ()
+        self.layers: tuple[Middleware, ...] = ()
+        self.servings = 0
+        """How many times it is being served now."""
 
     def _changed(self, kind: str) -> None:
         {
@@ -78,6 +86,30 @@ class App(Scaffold):
         """
         prefix = blueprint.name if prefix is None else prefix
         self.registry.merge(blueprint.registry, lambda name: f"{prefix}_{name}" if prefix else name)
+
+    def add_provider(self, provider: Provider) -> None:
+        """Offer what a provider has, after the app's own and that of earlier providers. While serving, clients are
+        told. Raises TypeError for what is none.
+        """
+        source = Source(provider)
+        self.sources = (*self.sources, source)
+        for kind in filter(source.offers, OFFERS):
+            self._changed(kind)
+
+    def middleware(self, fn: M) -> M:
+        """Put an async function around every use of a tool, resource or prompt; see `around`.
+
+        It gets the `Call` and the rest of the way, and returns a result: `return await call_next(call)`. The first
+        that is registered is outermost. Instances do as well: `app.middleware(Timing())`. Raises TypeError for what
+        cannot be called so, RuntimeError while the app is being served.
+        """
+        check_middleware(fn)
+        if self.servings:
+            raise RuntimeError(
+                "middleware comes too late: the app is being served. Register it before app.run()."
+            )
+        self.layers = (*self.layers, fn)
+        return fn
 
     # The rim is imported when it is first needed: a script that only declares pays for none of it.
 

@@ -40,12 +40,17 @@ def check_options(name: Any, timeout: Any, meta: Any) -> None:
         raise TypeError("meta= is a dict with strings as keys.")
 
 
+def is_tool_name(name: str) -> bool:
+    """Whether clients can call a tool of this name."""
+    return _TOOL_NAME.fullmatch(name) is not None
+
+
 def check_tool_name(name: str) -> None:
     """Raise ValueError for a name that no client could call; warn of one that some cannot.
 
     Source: MCP 2025-11-25, "Tool Names"; the narrower rule is that of the model APIs behind the clients.
     """
-    if not _TOOL_NAME.fullmatch(name):
+    if not is_tool_name(name):
         raise ValueError(
             "a tool's name is 1 to 128 letters, digits, '_', '-' and '.': give it another with name="
         )

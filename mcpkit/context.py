@@ -45,6 +45,11 @@ class Port(Protocol):
         """The headers of the request over HTTP, names in lower case; none elsewhere."""
         ...
 
+    @property
+    def caller(self) -> str:
+        """What tells callers apart where nobody is asked who they are: the session, or the client's address."""
+        ...
+
     def emit(self, event: events.Said) -> None:
         """Put a message for the client into the outgoing buffer. Raises TypeError or ValueError for data
         without a JSON form.

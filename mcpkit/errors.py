@@ -13,6 +13,10 @@ class ToolError(Exception):
     """
 
 
+class TimedOut(Exception):
+    """A handler took longer than it may. The text says how long that is."""
+
+
 class AnswerMisfit(Exception):
     """A client's answer to a form did not fit, however often it was asked."""
 

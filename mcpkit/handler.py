@@ -41,7 +41,7 @@ class Handler:
             raise TypeError(
                 f"it is a class: register an instance that can be called, {fn.__name__}(), or a method."
             )
-        self.mode = _mode(fn, inline, loop, yields)
+        self.mode: Mode = _mode(fn, inline, loop, yields)
         self.fn = _collecting(fn) if yields else fn
         self._raw = raw
         self._frames = enclosing_frames(fn)

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from mcpkit import checks, validation
+from mcpkit.around import Kind
 from mcpkit.completion import Completer, completers
 from mcpkit.content import is_block_type
 from mcpkit.errors import ArgumentError
@@ -52,7 +53,7 @@ class Cache(Struct, frozen=True):
 class Record:
     """What tools, resources and prompts have in common."""
 
-    kind = "handler"
+    kind: Kind
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class Record:
     ) -> None:
         with self._named(str(name or getattr(fn, "__name__", "?"))):
             self.handler = Handler(fn, inline=inline, loop=loop, raw=raw)
+            self.handlers = (self.handler,)
             self.name = self.handler.name if name is None else name
             checks.check_options(name, timeout, meta)
             self.meta = check_meta(meta)
@@ -334,6 +336,8 @@ class Registry:
         self.resources: dict[str, Resource] = {}
         self.templates: dict[str, Resource] = {}
         self.prompts: dict[str, Prompt] = {}
+        self.kinds: set[str] = set()
+        """The kinds of which there was one at any time."""
         self.on_change: Callable[[str], None] = lambda kind: None
         """Told the kind of a record that came or went."""
         self._serving = False
@@ -355,6 +359,7 @@ class Registry:
             )
         record.resolve(final=self._serving)
         shelf[record.label] = record
+        self.kinds.add(record.kind)
         self.on_change(record.kind)
 
     def remove(self, kind: str, name: str) -> None:

@@ -12,8 +12,10 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "mcpkit"
 FILES = sorted(PACKAGE.rglob("*.py"))
-RIM = {"testing"}
-"""Model files that reach outward: a client of the user's tests drives the app through a transport."""
+RIM = {"testing", "middleware"}
+"""Files beside the model that reach outward: a client of the user's tests drives the app through a transport, and
+middleware keeps time.
+"""
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "protocol": ("protocol",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 
 from mcpkit.cli import client as common
 from mcpkit.cli.ask import BadAnswer, choose
+from mcpkit.leniency import coerce
 from mcpkit.protocol import types
 from mcpkit.testing import Client, ToolOutcome
 
@@ -40,19 +42,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Call the tool; the exit code: 1 when it fails."""
-    arguments = {**options.json, **dict(options.arguments)}
     answers, capabilities = choose(dict(options.answer))
 
     async def use(client: Client) -> int:
-        names = (
-            [tool.name for tool in await client.list_tools()] if "tools" in client.server_capabilities else []
-        )
-        if options.tool not in names:
+        listed = await client.list_tools() if "tools" in client.server_capabilities else []
+        tools = {tool.name: tool for tool in listed}
+        if options.tool not in tools:
             print(
-                f"mcpkit: there is no tool {options.tool!r}; there are: {', '.join(names) or 'none'}",
+                f"mcpkit: there is no tool {options.tool!r}; there are: {', '.join(tools) or 'none'}",
                 file=sys.stderr,
             )
             return 1
+        written = _as_listed(dict(options.arguments), tools[options.tool].input_schema)
+        arguments = {**options.json, **written}
         outcome = await client.call_tool(options.tool, arguments, on_progress=_show_progress)
         _show(outcome)
         return 1 if outcome.is_error else 0
@@ -65,6 +67,19 @@ def run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:  # at a question
         print(file=sys.stderr)
         return 130
+
+
+def _as_listed(arguments: dict[str, str], schema: dict[str, Any]) -> dict[str, Any]:
+    """What was written, as numbers, lists and so on where the tool's schema wants them: not every server reads text
+    as leniently as ours.
+    """
+    read: dict[str, Any] = dict(arguments)
+    for name in read:
+        with contextlib.suppress(
+            Exception
+        ):  # a server's schema may be anything; the text then stays as it is
+            read[name] = coerce(read[name], schema["properties"][name], schema.get("$defs", {}))
+    return read
 
 
 def _pair(text: str) -> tuple[str, str]:

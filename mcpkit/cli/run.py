@@ -192,13 +192,14 @@ def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 
 def _log_requests() -> None:
-    log = logging.getLogger("mcpkit.access")
-    log.setLevel(logging.INFO)
-    log.disabled = False  # where the script's own set-up has switched off what there was
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("mcpkit: %(message)s"))
-    log.addHandler(handler)
-    log.propagate = False
+    for name in ("mcpkit.access", "mcpkit.timing"):
+        log = logging.getLogger(name)
+        log.setLevel(logging.INFO)
+        log.disabled = False  # where the script's own set-up has switched off what there was
+        log.addHandler(handler)
+        log.propagate = False
 
 
 @contextlib.contextmanager

@@ -8,36 +8,31 @@ Rule 2. Exceptions become errors here and nowhere else. A client never sees the 
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 import trio
 
 from mcpkit import completion, content
 from mcpkit.context import Port
-from mcpkit.engine import rounds
-from mcpkit.engine.invoke import TimedOut, invoke
+from mcpkit.engine import listing, rounds, uses
+from mcpkit.engine.invoke import invoke
 from mcpkit.engine.runtime import Runtime
-from mcpkit.errors import AnswerMisfit, ArgumentError, ToolError, from_user_code, innermost
+from mcpkit.errors import AnswerMisfit, ArgumentError, TimedOut, ToolError, from_user_code, innermost
+from mcpkit.fields import MISSING
 from mcpkit.journal import Suspended
-from mcpkit.output import BadResult, encode
+from mcpkit.output import BadResult, Output, encode
 from mcpkit.protocol import eras, events, types
 from mcpkit.protocol.connection import MAX_SUBSCRIPTIONS
 from mcpkit.protocol.errors import InternalError, InvalidParams, McpError, MethodNotFound, NotFound
-from mcpkit.questions import InputRequired
 from mcpkit.registry import Cache, Record, Registry, Resource
 from mcpkit.signature import Values
 
-PAGE = 1000
-"""Entries of a list in one page: some clients read only the first."""
-
 _log = logging.getLogger("mcpkit")
-_T = TypeVar("_T")
 
 # -- Methods -----------------------------------------------------------------------------
 
@@ -45,11 +40,11 @@ _T = TypeVar("_T")
 def answer(runtime: Runtime, call: events.Call) -> events.Answer | events.Failure | None:
     """The reply to a method that runs no user code; None for the others, which `perform` serves."""
     try:
-        _check_offered(runtime, call)
+        if not listing.offers(runtime, call.method.capability):
+            raise MethodNotFound(f"{call.method.name}: this server offers no {call.method.capability}")
         action = _IMMEDIATE.get(call.method.name)
-        if action is None or (action is _list_resources and runtime.registry.listers):
-            return None
-        return events.Answer(call, action(runtime, call, call.params))
+        result = listing.at_once(runtime, call) if action is None else action(runtime, call, call.params)
+        return None if result is None else events.Answer(call, result)
     except Exception as error:  # rule 2
         return failure(runtime, call, error)
 
@@ -90,39 +85,10 @@ def _split(error: BaseException) -> tuple[BaseException | None, BaseException | 
     return None, error
 
 
-_OFFERED: dict[str, Callable[[Registry], object]] = {
-    "logging": lambda registry: True,
-    "tools": lambda registry: registry.tools,
-    "resources": lambda registry: registry.resources or registry.templates,
-    "prompts": lambda registry: registry.prompts,
-    "completions": lambda registry: registry.completes,
-}
-"""The capabilities: what there is something of."""
-
-_DETAILS: dict[str, dict[str, bool]] = {
-    "tools": {"listChanged": True},
-    "resources": {"subscribe": True, "listChanged": True},
-    "prompts": {"listChanged": True},
-}
-
-
-def _offers(registry: Registry, capability: str | None) -> bool:
-    return capability is None or bool(_OFFERED[capability](registry))
-
-
-def _offered(registry: Registry) -> dict[str, Any]:
-    return {name: _DETAILS.get(name, {}) for name in _OFFERED if _offers(registry, name)}
-
-
-def _check_offered(runtime: Runtime, call: events.Call) -> None:
-    if not _offers(runtime.registry, call.method.capability):
-        raise MethodNotFound(f"{call.method.name}: this server offers no {call.method.capability}")
-
-
 def _initialize(runtime: Runtime, call: events.Call, params: types.InitializeParams) -> types.Result:
     return types.InitializeResult(
         protocol_version=call.envelope.revision,
-        capabilities=eras.capabilities(_offered(runtime.registry), call.envelope),
+        capabilities=eras.capabilities(listing.offered(runtime), call.envelope),
         server_info=runtime.app.implementation,
         instructions=runtime.app.instructions,
     )
@@ -131,7 +97,7 @@ def _initialize(runtime: Runtime, call: events.Call, params: types.InitializePar
 def _discover(runtime: Runtime, call: events.Call, params: types.Params) -> types.Result:
     return types.DiscoverResult(
         supported_versions=eras.supported_versions(),
-        capabilities=eras.capabilities(_offered(runtime.registry), call.envelope),
+        capabilities=eras.capabilities(listing.offered(runtime), call.envelope),
         instructions=runtime.app.instructions,
     )
 
@@ -140,39 +106,22 @@ def _empty(runtime: Runtime, call: events.Call, params: types.Params) -> types.R
     return types.Result()
 
 
-def _list_tools(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
-    tools, cursor = _page([tool.definition for tool in tuple(runtime.registry.tools.values())], params.cursor)
-    return types.ListToolsResult(tools=tools, next_cursor=cursor)
-
-
-def _list_prompts(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
-    prompts, cursor = _page(
-        [prompt.definition for prompt in tuple(runtime.registry.prompts.values())], params.cursor
-    )
-    return types.ListPromptsResult(prompts=prompts, next_cursor=cursor)
-
-
-def _list_resources(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
-    resources, cursor = _page(
-        [resource.entry() for resource in tuple(runtime.registry.resources.values())], params.cursor
-    )
-    return types.ListResourcesResult(resources=resources, next_cursor=cursor)
-
-
-def _list_templates(runtime: Runtime, call: events.Call, params: types.ListParams) -> types.Result:
-    templates, cursor = _page(
-        [record.template_entry() for record in tuple(runtime.registry.templates.values())], params.cursor
-    )
-    return types.ListResourceTemplatesResult(resource_templates=templates, next_cursor=cursor)
-
-
 def _subscribe(runtime: Runtime, call: events.Call, params: types.SubscribeParams) -> types.Result:
     """The connection has noted it; here it is checked that there can be such a resource (RES-08)."""
     registry = runtime.registry
     schemes = {uri.partition(":")[0] for uri in (*registry.resources, *registry.templates)}
-    if registry.find_resource(params.uri) is None and params.uri.partition(":")[0] not in schemes:
-        raise NotFound(f"Resource not found: {params.uri[:1000]!r}", {"uri": params.uri})
+    if not _can_read(runtime, params.uri) and params.uri.partition(":")[0] not in schemes:
+        raise _no_resource(params.uri)
     return types.Result()
+
+
+def _can_read(runtime: Runtime, uri: str) -> bool:
+    """Whether there may be such a resource: what providers have is not known without asking them."""
+    return runtime.registry.find_resource(uri) is not None or runtime.provides("read_resource")
+
+
+def _no_resource(uri: str) -> NotFound:
+    return NotFound(f"Resource not found: {uri[:1000]!r}", {"uri": uri})
 
 
 _IMMEDIATE: dict[str, Callable[[Runtime, events.Call, Any], types.Result]] = {
@@ -180,45 +129,31 @@ _IMMEDIATE: dict[str, Callable[[Runtime, events.Call, Any], types.Result]] = {
     "ping": _empty,
     "server/discover": _discover,
     "logging/setLevel": _empty,  # the connection has seen to it
-    "tools/list": _list_tools,
-    "prompts/list": _list_prompts,
-    "resources/list": _list_resources,
-    "resources/templates/list": _list_templates,
     "resources/subscribe": _subscribe,
     "resources/unsubscribe": _empty,
 }
 
 
-async def _in_rounds(runtime: Runtime, record: Record, values: Values, call: events.Call, port: Port) -> Any:
-    """What a handler returns that may ask the client: in one run where it can wait, else in rounds."""
-    handler = record.handler
-    dialogue = await rounds.begin(runtime, call, port) if rounds.may_ask(handler, call) else None
-    while True:
-        try:
-            returned = await invoke(runtime, handler, dict(values), call, port, record.timeout, dialogue)
-        except Exception:
-            if dialogue is not None:
-                dialogue.check_ended()
-            raise
-        finally:
-            if dialogue is not None:
-                await dialogue.close()
-        if dialogue is not None:
-            dialogue.check_ended()
-        if not isinstance(returned, InputRequired):
-            return returned
-        dialogue = await rounds.ask(call, port, dialogue or await rounds.begin(runtime, call, port), returned)
-
-
 async def _call_tool(
     runtime: Runtime, call: events.Call, params: types.CallToolParams, port: Port
 ) -> events.Answer:
+    arguments = _arguments(params.arguments)
     tool = runtime.registry.tools.get(params.name)
-    if tool is None:
-        raise InvalidParams(f"Unknown tool: {params.name[:128]!r}")
-    values = tool.decode(_arguments(params.arguments))
-    returned = await _in_rounds(runtime, tool, values, call, port)
-    return events.Answer(call, tool.output.convert(returned), wrap=tool.output.wrap)
+    if tool is not None:
+        returned = await uses.in_rounds(runtime, tool, tool.name, tool.decode(arguments), call, port)
+        return events.Answer(call, tool.output.convert(returned), wrap=tool.output.wrap)
+    unknown = InvalidParams(f"Unknown tool: {params.name[:128]!r}")
+    provided = uses.provided(runtime, "tool", "call_tool", unknown)
+    values = {"name": params.name, "arguments": _plain(arguments)}
+    try:
+        returned = await uses.in_rounds(runtime, provided, params.name, values, call, port)
+    except NotFound:
+        raise unknown from None
+    return events.Answer(call, _UNDECLARED.convert(returned))
+
+
+_UNDECLARED = Output(MISSING)
+"""For what providers return."""
 
 
 def _arguments(raw: msgspec.Raw | msgspec.UnsetType) -> msgspec.Raw | msgspec.UnsetType:
@@ -239,32 +174,53 @@ def _arguments(raw: msgspec.Raw | msgspec.UnsetType) -> msgspec.Raw | msgspec.Un
     return msgspec.Raw(msgspec.json.encode(value))
 
 
+def _plain(arguments: msgspec.Raw | msgspec.UnsetType) -> dict[str, Any]:
+    """Arguments as JSON, for whom no signature says what they are. Raises `ArgumentError`."""
+    try:
+        decoded = {} if isinstance(arguments, msgspec.UnsetType) else msgspec.json.decode(arguments)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        raise ArgumentError(["the arguments cannot be read"]) from None
+    assert isinstance(decoded, dict)
+    return decoded
+
+
 async def _read_resource(
     runtime: Runtime, call: events.Call, params: types.ReadResourceParams, port: Port
 ) -> events.Answer:
-    found = runtime.registry.find_resource(params.uri)
+    uri = params.uri
+    found = runtime.registry.find_resource(uri)
+    target: uses.Target
     if found is None:
-        raise NotFound(f"Resource not found: {params.uri[:1000]!r}", {"uri": params.uri})
-    resource, variables = found
+        target = uses.provided(runtime, "resource", "read_resource", _no_resource(uri))
+        values: Values = {"uri": uri}
+    else:
+        target = found[0]
+        values = _variables(target, found[1], uri)
     try:
-        values = resource.handler.signature.convert(variables)
-    except ArgumentError as error:
-        raise InvalidParams(f"Invalid URI: {error}", {"uri": params.uri}) from None
-    try:
-        returned = await _in_rounds(runtime, resource, values, call, port)
+        returned = await uses.in_rounds(runtime, target, uri, values, call, port)
     except NotFound as error:
-        data = {"uri": params.uri} if error.data is None else error.data  # RES-03, RES-04
+        if found is None:
+            raise _no_resource(uri) from None
+        data = {"uri": uri} if error.data is None else error.data  # RES-03, RES-04
         raise NotFound(error.message, data) from error
-    result = types.ReadResourceResult(contents=_contents(params.uri, resource, returned))
+    mime_type, cache = (None, None) if isinstance(target, uses.Provided) else (target.mime_type, target.cache)
+    result = types.ReadResourceResult(contents=_contents(uri, mime_type, returned))
     asked = not isinstance(params.request_state, msgspec.UnsetType) or not isinstance(
         params.input_responses, msgspec.UnsetType
     )
-    cache = Cache() if asked else resource.cache or runtime.app.cache  # CACH-04
+    cache = Cache() if asked else cache or runtime.app.cache  # CACH-04
     result.ttl_ms, result.cache_scope = cache.wire["ttl_ms"], cache.wire["cache_scope"]
     return events.Answer(call, result)
 
 
-def _contents(uri: str, resource: Resource, value: Any) -> list[types.ResourceContents]:
+def _variables(resource: Resource, variables: dict[str, Any], uri: str) -> Values:
+    try:
+        return resource.handler.signature.convert(variables)
+    except ArgumentError as error:
+        raise InvalidParams(f"Invalid URI: {error}", {"uri": uri}) from None
+
+
+def _contents(uri: str, mime_type: str | None, value: Any) -> list[types.ResourceContents]:
     """What is sent for a resource: text, a blob, a list of embedded resources, or else JSON."""
     if isinstance(value, content.EmbeddedResource):
         return [value.contents]
@@ -274,7 +230,6 @@ def _contents(uri: str, resource: Resource, value: Any) -> list[types.ResourceCo
         and all(isinstance(item, content.EmbeddedResource) for item in value)
     ):
         return [item.contents for item in value]
-    mime_type = resource.mime_type
     if content.is_block_type(type(value)):
         wire = content.block(value)
         if isinstance(wire, types.ImageContent | types.AudioContent):
@@ -287,30 +242,26 @@ def _contents(uri: str, resource: Resource, value: Any) -> list[types.ResourceCo
     return [types.ResourceContents(uri, mime_type or "application/json", text=encode(value).decode())]
 
 
-async def _list_all_resources(
-    runtime: Runtime, call: events.Call, params: types.ListParams, port: Port
-) -> events.Answer:
-    entries = [resource.entry() for resource in tuple(runtime.registry.resources.values())]
-    for template in runtime.registry.listers:
-        assert template.lister is not None
-        members = await invoke(runtime, template.lister, {}, call, port, template.timeout)
-        entries += [template.entry(member) for member in members]
-    resources, cursor = _page(entries, params.cursor)
-    return events.Answer(call, types.ListResourcesResult(resources=resources, next_cursor=cursor))
-
-
 async def _get_prompt(
     runtime: Runtime, call: events.Call, params: types.GetPromptParams, port: Port
 ) -> events.Answer:
     prompt = runtime.registry.prompts.get(params.name)
+    description = None
+    unknown = InvalidParams(f"Unknown prompt: {params.name[:128]!r}")
     if prompt is None:
-        raise InvalidParams(f"Unknown prompt: {params.name[:128]!r}")
-    try:
-        values = prompt.handler.signature.convert(params.arguments or {})
-    except ArgumentError as error:
-        raise InvalidParams(f"Invalid arguments for prompt {prompt.name!r}: {error}") from None
-    returned = await _in_rounds(runtime, prompt, values, call, port)
-    description = prompt.description
+        provided = uses.provided(runtime, "prompt", "get_prompt", unknown)
+        values: Values = {"name": params.name, "arguments": params.arguments or {}}
+        try:
+            returned = await uses.in_rounds(runtime, provided, params.name, values, call, port)
+        except NotFound:
+            raise unknown from None
+    else:
+        try:
+            values = prompt.handler.signature.convert(params.arguments or {})
+        except ArgumentError as error:
+            raise InvalidParams(f"Invalid arguments for prompt {prompt.name!r}: {error}") from None
+        returned = await uses.in_rounds(runtime, prompt, prompt.name, values, call, port)
+        description = prompt.description
     if isinstance(returned, content.PromptResult):
         description, returned = returned.description or description, returned.messages
     return events.Answer(
@@ -321,35 +272,56 @@ async def _get_prompt(
 async def _complete(
     runtime: Runtime, call: events.Call, params: types.CompleteParams, port: Port
 ) -> events.Answer:
-    completer = _completed(runtime.registry, params.ref).completers.get(params.argument.name)
-    partial = params.argument.value
-    values: Any = ()
-    if completer is not None and completer.handler is None:
-        values = completer.matching(partial)
-    elif completer is not None and completer.handler is not None:
-        known = (params.context.arguments if params.context is not None else None) or {}
-        values = await invoke(runtime, completer.handler, completer.values(partial, known), call, port)
+    known = (params.context.arguments if params.context is not None else None) or {}
+    record = _completed(runtime.registry, params.ref)
+    if record is not None:
+        values = await _completions(runtime, record, params.argument, known, call, port)
+    else:
+        values = await _provided_completions(runtime, params, known, call, port)
     return events.Answer(call, types.CompleteResult(completion=completion.cut(values)))
 
 
-def _completed(registry: Registry, ref: types.PromptReference | types.ResourceReference) -> Record:
-    """The prompt or template whose argument is completed; an argument that it has not completes to nothing."""
+async def _completions(
+    runtime: Runtime,
+    record: Record,
+    argument: types.CompletionArgument,
+    known: dict[str, str],
+    call: events.Call,
+    port: Port,
+) -> Any:
+    """What completes an argument of the app's own; one that it has not completes to nothing."""
+    completer = record.completers.get(argument.name)
+    if completer is None:
+        return ()
+    if completer.handler is None:
+        return completer.matching(argument.value)
+    return await invoke(runtime, completer.handler, completer.values(argument.value, known), call, port)
+
+
+async def _provided_completions(
+    runtime: Runtime, params: types.CompleteParams, known: dict[str, str], call: events.Call, port: Port
+) -> Any:
+    ref, argument = params.ref, params.argument
+    for handler in runtime.providing("complete"):
+        values = {"ref": ref, "argument": argument.name, "value": argument.value, "arguments": dict(known)}
+        with contextlib.suppress(NotFound):
+            return await invoke(runtime, handler, values, call, port)
     if isinstance(ref, types.PromptReference):
-        record: Record | None = registry.prompts.get(ref.name)
-        label = f"prompt: {ref.name[:128]!r}"
-    else:
-        record = registry.find_template(ref.uri)
-        label = f"resource template: {ref.uri[:1000]!r}"
-    if record is None:
-        raise InvalidParams(f"Unknown {label}")
-    return record
+        raise InvalidParams(f"Unknown prompt: {ref.name[:128]!r}")
+    raise InvalidParams(f"Unknown resource template: {ref.uri[:1000]!r}")
+
+
+def _completed(registry: Registry, ref: types.PromptReference | types.ResourceReference) -> Record | None:
+    if isinstance(ref, types.PromptReference):
+        return registry.prompts.get(ref.name)
+    return registry.find_template(ref.uri)
 
 
 async def _listen(
     runtime: Runtime, call: events.Call, params: types.ListenParams, port: Port
 ) -> events.Answer:
     """Send what the client asked to hear of, until it leaves or the server ends."""
-    honoured = _honoured(runtime.registry, params.notifications)
+    honoured = _honoured(runtime, params.notifications)
     uris = set(honoured.resource_subscriptions)
     lists = {
         "tools": honoured.tools_list_changed,
@@ -369,17 +341,15 @@ async def _listen(
     return events.Answer(call, types.Result())
 
 
-def _honoured(registry: Registry, wanted: types.SubscriptionFilter) -> types.SubscriptionFilter:
+def _honoured(runtime: Runtime, wanted: types.SubscriptionFilter) -> types.SubscriptionFilter:
     """What of a filter can be delivered: of what is offered, and of resources that there are (SUB-02,
     SUB-11).
     """
-    uris = [
-        uri for uri in dict.fromkeys(wanted.resource_subscriptions) if registry.find_resource(uri) is not None
-    ]
+    uris = [uri for uri in dict.fromkeys(wanted.resource_subscriptions) if _can_read(runtime, uri)]
     return types.SubscriptionFilter(
-        wanted.tools_list_changed and _offers(registry, "tools"),
-        wanted.prompts_list_changed and _offers(registry, "prompts"),
-        wanted.resources_list_changed and _offers(registry, "resources"),
+        wanted.tools_list_changed and listing.offers(runtime, "tools"),
+        wanted.prompts_list_changed and listing.offers(runtime, "prompts"),
+        wanted.resources_list_changed and listing.offers(runtime, "resources"),
         uris[:MAX_SUBSCRIPTIONS],
     )
 
@@ -387,34 +357,11 @@ def _honoured(registry: Registry, wanted: types.SubscriptionFilter) -> types.Sub
 _ACTIONS: dict[str, Callable[[Runtime, events.Call, Any, Port], Awaitable[events.Answer]]] = {
     "tools/call": _call_tool,
     "resources/read": _read_resource,
-    "resources/list": _list_all_resources,
     "prompts/get": _get_prompt,
     "completion/complete": _complete,
     "subscriptions/listen": _listen,
+    **dict.fromkeys(listing.LISTS, listing.gathered),
 }
-
-# -- Pages -------------------------------------------------------------------------------
-
-
-def _page(entries: Sequence[_T], cursor: str | None) -> tuple[list[_T], str | None]:
-    """A page and the cursor of the next; None at the end. Raises `InvalidParams` for a cursor that was not
-    given out.
-    """
-    start = 0 if cursor is None else _position(cursor, len(entries))
-    end = start + PAGE
-    return list(entries[start:end]), _cursor(end) if end < len(entries) else None
-
-
-def _cursor(position: int) -> str:
-    return base64.urlsafe_b64encode(b"from:%d" % position).decode()
-
-
-def _position(cursor: str, size: int) -> int:
-    for position in range(PAGE, size, PAGE):
-        if cursor == _cursor(position):
-            return position
-    raise InvalidParams("The cursor is unknown or has expired: start again without one")
-
 
 # -- Errors ------------------------------------------------------------------------------
 

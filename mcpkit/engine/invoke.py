@@ -13,13 +13,10 @@ from mcpkit.context import Dialogue, Port
 from mcpkit.engine.pacing import Paced
 from mcpkit.engine.ports import FromThread, reached_from
 from mcpkit.engine.runtime import Runtime
+from mcpkit.errors import TimedOut
 from mcpkit.handler import Handler
 from mcpkit.protocol import events
 from mcpkit.signature import Values
-
-
-class TimedOut(Exception):
-    """A handler took longer than its `timeout=`."""
 
 
 async def invoke(

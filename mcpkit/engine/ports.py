@@ -26,6 +26,11 @@ class TaskPort:
         """See `context.Port`."""
         return {}
 
+    @property
+    def caller(self) -> str:
+        """See `context.Port`."""
+        return f"connection {id(self):x}"
+
     async def in_engine(self, function: Callable[[], Awaitable[T]]) -> T:
         """See `context.Port`."""
         return await function()
@@ -59,6 +64,11 @@ class Relayed:
     def headers(self) -> Mapping[str, str]:
         """See `context.Port`."""
         return self._port.headers
+
+    @property
+    def caller(self) -> str:
+        """See `context.Port`."""
+        return self._port.caller
 
     def emit(self, event: events.Said) -> None:
         """See `context.Port`."""

@@ -42,12 +42,12 @@ _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _decode_pages = msgspec.json.Decoder(Pages).decode
 
 
-def may_ask(handler: Handler, call: events.Call) -> bool:
-    """Whether a handler needs a dialogue: it has a context to ask through, or the client comes back to it."""
+def may_ask(handlers: Iterable[Handler], call: events.Call) -> bool:
+    """Whether handlers need a dialogue: one has a context to ask through, or the client comes back to them."""
     params = call.params
     assert isinstance(params, types.ResumableParams)
     first = isinstance(params.request_state, UnsetType) and isinstance(params.input_responses, UnsetType)
-    return bool(handler.signature.injected) or not first
+    return not first or any(handler.signature.injected for handler in handlers)
 
 
 async def begin(runtime: Runtime, call: events.Call, port: Port) -> Dialogue:

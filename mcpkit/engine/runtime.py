@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from mcpkit import around
 from mcpkit.app import App
 from mcpkit.engine.subscriptions import Hub
+from mcpkit.handler import Handler
 from mcpkit.protocol.events import Identity
 from mcpkit.seal import Sealer, keys_from_environment
 from mcpkit.stores.base import Bus, Store
@@ -32,6 +34,8 @@ class Runtime:
         app.registry.resolve()
         self.app = app
         self.registry = app.registry
+        self.way = around.stack(app.layers) if app.layers else None
+        """From a bound call through the middleware to its handler; None where there is no middleware."""
         self.identity = Identity(app.implementation, app.cache.wire)
         self.store: Store = MemoryStore() if app.store is None else app.store
         self.bus = app.store if isinstance(app.store, Bus) else None
@@ -50,6 +54,14 @@ class Runtime:
         # that it opened at its beginning.
         self._lifetime = trio.CancelScope(shield=True)
         self._asyncio_thread: AsyncioThread | None = None
+
+    def providing(self, method: str) -> Iterator[Handler]:
+        """The handlers of the providers that override a method, in order."""
+        return (source.handlers[method] for source in self.app.sources if method in source.handlers)
+
+    def provides(self, method: str) -> bool:
+        """Whether a provider overrides a method."""
+        return any(method in source.handlers for source in self.app.sources)
 
     def asyncio_thread(self) -> AsyncioThread:
         """The thread for handlers that need asyncio."""
@@ -91,8 +103,10 @@ async def running(app: App) -> AsyncGenerator[Runtime]:
     async with hearing, trio.open_nursery() as runtime.background:
         runtime.background.start_soon(runtime._live)
         app.notifier.attach(runtime.hub.publish)
+        app.servings += 1
         try:
             yield runtime
         finally:
+            app.servings -= 1
             app.notifier.detach(runtime.hub.publish)
             runtime.close()

@@ -217,6 +217,11 @@ class _Group(TaskPort):
         """See `context.Port`."""
         return self._request.mapping
 
+    @property
+    def caller(self) -> str:
+        """See `context.Port`."""
+        return f"session {self._session.id}"
+
     def emit(self, event: events.Said) -> None:
         """Put a message about a call on its stream, if the client takes one."""
         line = self._session.connection.send(event)

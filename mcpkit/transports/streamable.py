@@ -385,6 +385,11 @@ class _Port(TaskPort):
         """See `context.Port`."""
         return self._request.mapping
 
+    @property
+    def caller(self) -> str:
+        """See `context.Port`."""
+        return f"address {self._request.client}"
+
     def emit(self, event: events.Said) -> None:
         """Put a message about the call on its response, if the client takes a stream."""
         line = self._connection.send(event)

@@ -1,0 +1,136 @@
+"""What a server offers: its capabilities, and its lists, page by page."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from mcpkit.context import Port
+from mcpkit.engine.invoke import invoke
+from mcpkit.engine.runtime import Runtime
+from mcpkit.protocol import events, types
+from mcpkit.protocol.errors import InvalidParams
+from mcpkit.provider import entries, unique
+from mcpkit.registry import Registry
+
+PAGE = 1000
+"""Entries of a list in one page: some clients read only the first."""
+
+_T = TypeVar("_T")
+
+# -- Capabilities ------------------------------------------------------------------------
+
+
+_LISTED: dict[str, tuple[str, dict[str, bool]]] = {
+    "tools": ("tool", {"listChanged": True}),
+    "resources": ("resource", {"subscribe": True, "listChanged": True}),
+    "prompts": ("prompt", {"listChanged": True}),
+}
+"""Changes can be told on every transport and in both eras: on stdio, on the session's own stream, on the stream of a
+subscription. So they are always advertised.
+"""
+
+
+def offers(runtime: Runtime, capability: str | None) -> bool:
+    """Whether there is something of it, or may be: a session learns only once what there is. What was registered at
+    any time counts, and anything may come while the lifespan starts, which clients do not wait for.
+    """
+    if capability is None or capability == "logging":
+        return True
+    if capability == "completions":
+        return runtime.registry.completes or runtime.provides("complete")
+    kind, _ = _LISTED[capability]
+    return (
+        kind in runtime.registry.kinds
+        or runtime.app.lifespan is not None
+        or any(source.offers(kind) for source in runtime.app.sources)
+    )
+
+
+def offered(runtime: Runtime) -> dict[str, Any]:
+    """The capabilities to declare."""
+    names = ("logging", *_LISTED, "completions")
+    return {name: _LISTED.get(name, ("", {}))[1] for name in names if offers(runtime, name)}
+
+
+# -- Lists -------------------------------------------------------------------------------
+
+
+class _List(NamedTuple):
+    registered: Callable[[Registry], list[Any]]
+    provided_by: str
+    result: Callable[[list[Any], str | None], types.Result]
+
+
+LISTS: dict[str, _List] = {
+    "tools/list": _List(
+        lambda registry: [tool.definition for tool in tuple(registry.tools.values())],
+        "list_tools",
+        lambda found, cursor: types.ListToolsResult(tools=found, next_cursor=cursor),
+    ),
+    "prompts/list": _List(
+        lambda registry: [prompt.definition for prompt in tuple(registry.prompts.values())],
+        "list_prompts",
+        lambda found, cursor: types.ListPromptsResult(prompts=found, next_cursor=cursor),
+    ),
+    "resources/list": _List(
+        lambda registry: [resource.entry() for resource in tuple(registry.resources.values())],
+        "list_resources",
+        lambda found, cursor: types.ListResourcesResult(resources=found, next_cursor=cursor),
+    ),
+    "resources/templates/list": _List(
+        lambda registry: [template.template_entry() for template in tuple(registry.templates.values())],
+        "list_resource_templates",
+        lambda found, cursor: types.ListResourceTemplatesResult(resource_templates=found, next_cursor=cursor),
+    ),
+}
+
+
+def at_once(runtime: Runtime, call: events.Call) -> types.Result | None:
+    """The list that a call asks for; None when it takes user code to know, or for other methods."""
+    row = LISTS.get(call.method.name)
+    if row is None or runtime.provides(row.provided_by):
+        return None
+    if call.method.name == "resources/list" and runtime.registry.listers:
+        return None
+    return _paged(row, row.registered(runtime.registry), call)
+
+
+async def gathered(runtime: Runtime, call: events.Call, params: types.Params, port: Port) -> events.Answer:
+    """The list that a call asks for, with what templates and providers enumerate."""
+    row = LISTS[call.method.name]
+    found = row.registered(runtime.registry)
+    if call.method.name == "resources/list":
+        for template in runtime.registry.listers:
+            assert template.lister is not None
+            members = await invoke(runtime, template.lister, {}, call, port, template.timeout)
+            found += [template.entry(member) for member in members]
+    for handler in runtime.providing(row.provided_by):
+        found += entries(row.provided_by, await invoke(runtime, handler, {}, call, port))
+    return events.Answer(call, _paged(row, unique(row.provided_by, found), call))
+
+
+def _paged(row: _List, found: list[Any], call: events.Call) -> types.Result:
+    assert isinstance(call.params, types.ListParams)
+    return row.result(*_page(found, call.params.cursor))
+
+
+def _page(found: Sequence[_T], cursor: str | None) -> tuple[list[_T], str | None]:
+    """A page and the cursor of the next; None at the end. Raises `InvalidParams` for a cursor that was not
+    given out.
+    """
+    start = 0 if cursor is None else _position(cursor, len(found))
+    end = start + PAGE
+    return list(found[start:end]), _cursor(end) if end < len(found) else None
+
+
+def _cursor(position: int) -> str:
+    return base64.urlsafe_b64encode(b"from:%d" % position).decode()
+
+
+def _position(cursor: str, size: int) -> int:
+    for position in range(PAGE, size, PAGE):
+        if cursor == _cursor(position):
+            return position
+    raise InvalidParams("The cursor is unknown or has expired: start again without one")
