@@ -44,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     http.add_argument("--body-timeout", type=_seconds, metavar="S", help="for a body to arrive (default: 30)")
     http.add_argument("--max-sessions", type=int, metavar="N", help="at the same time (default: 10,000)")
     http.add_argument("--session-idle", type=_seconds, metavar="S", help="until forgotten (default: 1,800)")
+    http.add_argument(
+        "--send-timeout", type=_seconds, metavar="S", help="for a client to take 64 KiB (default: 30)"
+    )
     http.add_argument("--certfile", metavar="FILE", help="serve TLS with this certificate")
     http.add_argument("--keyfile", metavar="FILE", help="and this key (default: in the same file)")
     http.add_argument("--reload", action="store_true", help="start again when a script changes")
@@ -98,6 +101,7 @@ _HTTP_OPTIONS = (
     "body_timeout",
     "max_sessions",
     "session_idle",
+    "send_timeout",
     "certfile",
     "keyfile",
 )
@@ -161,6 +165,7 @@ def _serve_http(options: argparse.Namespace) -> Callable[[App], int]:
         "body_timeout",
         "max_sessions",
         "session_idle",
+        "send_timeout",
         "grace",
     )
     lists = {"allowed_hosts": options.allow_host or (), "allowed_origins": options.allow_origin or ()}

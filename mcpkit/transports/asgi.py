@@ -34,6 +34,7 @@ MAX_HEADER_BYTES = 32 * 1024
 """Bytes of all headers of a request together."""
 
 _SMALL_BODY = 64 * 1024
+_PIECE = 64 * 1024
 _SOON_SECONDS = 1.0
 
 _log = logging.getLogger("mcpkit")
@@ -218,7 +219,7 @@ class Application:
 
     async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with trio.open_nursery() as nursery:
-            exchange = AsgiExchange(scope, receive, send, nursery)
+            exchange = AsgiExchange(scope, receive, send, nursery, self._options.send_timeout)
             with suppress(Disconnected):
                 if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
                     await exchange.refuse(431, f"The headers are larger than {MAX_HEADER_BYTES:,} bytes")
@@ -253,9 +254,14 @@ class Application:
 
 
 class AsgiExchange:
-    """An `http.Exchange` over the channels of an ASGI server."""
+    """An `http.Exchange` over the channels of an ASGI server. A client that takes longer than `send_timeout` seconds
+    for 64 KiB has left. Servers drop clients that do not read at different times, or never; and in HTTP/2 one may
+    read its connection without making room for one stream.
+    """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, nursery: trio.Nursery, send_timeout: float
+    ) -> None:
         server = scope.get("server")
         client = scope.get("client")
         self.request = Request(
@@ -272,6 +278,7 @@ class AsgiExchange:
         self._finished = False
         self._receive = receive
         self._send = send
+        self._send_timeout = send_timeout
         self._nursery = nursery
         self._multiplexed = scope.get("http_version", "1.1")[:1] not in ("0", "1")
         self._body_read = False
@@ -369,6 +376,9 @@ class AsgiExchange:
 
     async def _watch(self) -> None:
         await self._throw_away()
+        self._leave()
+
+    def _leave(self) -> None:
         self._gone = True
         for call in self._on_disconnect:
             call()
@@ -385,13 +395,15 @@ class AsgiExchange:
 
     async def _give(self, message: Message) -> None:
         """Send a message. Raises `Disconnected`; hosts raise an OSError for that (ASGI 2.4), or nothing."""
+        pieces = 1 + len(message.get("body", b"")) // _PIECE
         if self._gone or self._finished:
             raise Disconnected
         self.started = True
         try:
-            await self._send(message)
-        except OSError:
-            self._gone = True
+            with trio.fail_after(self._send_timeout * pieces):
+                await self._send(message)
+        except (OSError, trio.TooSlowError):
+            self._leave()
             raise Disconnected from None
 
     def _has_body(self) -> bool:

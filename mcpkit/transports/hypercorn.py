@@ -104,7 +104,7 @@ async def serve(
     with listening(address) as bound:
         sockets = Sockets([bound], [], []) if config.ssl_enabled else Sockets([], [bound], [])
         url = address.url(bound, http.path, tls=config.ssl_enabled)
-        start = functools.partial(_worker(), served, config, sockets=sockets, shutdown_trigger=ending)
+        start = functools.partial(_worker(http), served, config, sockets=sockets, shutdown_trigger=ending)
         try:
             async with application.lifespan(), trio.open_nursery() as nursery:
                 await nursery.start(start)
@@ -114,7 +114,7 @@ async def serve(
             raise innermost(group) from None
 
 
-def _worker() -> Callable[..., Awaitable[None]]:
+def _worker(options: HttpOptions) -> Callable[..., Awaitable[None]]:
     """Hypercorn's server with the connections of `hypercorn_tcp`. It has no parameter for them, so its function gets
     a namespace of its own: whoever else uses hypercorn in this process gets what hypercorn has.
     """
@@ -123,7 +123,8 @@ def _worker() -> Callable[..., Awaitable[None]]:
         return stock
     from mcpkit.transports.hypercorn_tcp import Connection
 
-    names = {**vars(hypercorn_run), "TCPServer": Connection}
+    connection = functools.partial(Connection, send_timeout=options.send_timeout)
+    names = {**vars(hypercorn_run), "TCPServer": connection}
     served = types.FunctionType(stock.__code__, names, stock.__name__, stock.__defaults__, stock.__closure__)
     served.__kwdefaults__ = stock.__kwdefaults__
     return served

@@ -5,7 +5,7 @@ is. How it moves bytes is replaced:
 
 Rule 1. Sending ends. It is shielded from the application's cancellations, since half a chunk or half a frame
         would spoil all that follows on the connection; but it fails when the client takes nothing for
-        `SEND_SECONDS`, and when the connection itself is cancelled: `_watch` then closes the socket under it.
+        `send_timeout` seconds, and when the connection itself is cancelled: `_watch` then closes the socket under it.
         hypercorn shields it without a limit, so that one client that does not read keeps a server from ending.
 Rule 2. A small response is one write: its head waits for what follows. An application therefore sends the first
         bytes of a stream together with its head.
@@ -39,8 +39,6 @@ HEAD_SECONDS = 5.0
 """How long the head of a request may take to arrive."""
 IDLE_SECONDS = 75.0
 """How long a connection may be silent between two requests; longer than a proxy keeps one that it may use again."""
-SEND_SECONDS = 30.0
-"""How long a client may take for `_PIECE` bytes of an answer."""
 LAST_SECONDS = 0.2
 """How long an idle connection stays when the server ends: its next request may be on the way."""
 LINGER_SECONDS = 2.0
@@ -55,10 +53,11 @@ _log = logging.getLogger("mcpkit")
 
 
 class Connection(TCPServer):
-    """One client's connection."""
+    """One client's connection, which may take `send_timeout` seconds for `_PIECE` bytes of an answer."""
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Any, send_timeout: float) -> None:
         super().__init__(*args)
+        self._send_timeout = send_timeout
         self.idle_task: Any = _NoTask()
         self._life = trio.CancelScope()
         self._reading = trio.CancelScope()
@@ -183,7 +182,7 @@ class Connection(TCPServer):
             async with self.send_lock:
                 try:
                     for start in range(0, len(data), _PIECE):
-                        scope.deadline = trio.current_time() + SEND_SECONDS
+                        scope.deadline = trio.current_time() + self._send_timeout
                         await self.stream.send_all(data[start : start + _PIECE])
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     return False

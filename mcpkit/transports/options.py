@@ -24,13 +24,23 @@ class HttpOptions(Struct, kw_only=True, frozen=True):
     """Seconds that running calls may take when the server ends."""
     keep_alive: float = 15.0
     """Seconds of silence after which a stream gets a comment."""
+    send_timeout: float = 30.0
+    """Seconds that a client may take for 64 KiB of an answer; one that takes longer is taken to have left."""
     allowed_origins: Sequence[str] = ()
     """Origins of web pages that may use the server, such as "https://example.com"; "*" for all."""
     allowed_hosts: Sequence[str] = ()
     """Further names, with or without a port, under which the server is reached."""
 
     def __post_init__(self) -> None:
-        for name in ("max_body", "body_timeout", "max_sessions", "session_idle", "grace", "keep_alive"):
+        for name in (
+            "max_body",
+            "body_timeout",
+            "max_sessions",
+            "session_idle",
+            "grace",
+            "keep_alive",
+            "send_timeout",
+        ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
                 raise TypeError(f"{name} is a number from 0 on, not {value!r}")

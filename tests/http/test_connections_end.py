@@ -202,10 +202,9 @@ async def test_a_connection_costs_two_tasks_and_a_request_none() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
-async def test_a_client_that_never_reads_is_given_up(monkeypatch: pytest.MonkeyPatch, revision: str) -> None:
+async def test_a_client_that_never_reads_is_given_up(revision: str) -> None:
     """FACTS 1.4: sending ends; the call is cancelled in the stateless era, and its client is away in the other."""
-    monkeypatch.setattr(hypercorn_tcp, "SEND_SECONDS", 0.3)
-    async with in_process(make_app()) as server, await server.connect() as stream:
+    async with in_process(make_app(), send_timeout=0.3) as server, await server.connect() as stream:
         if revision == "2026-07-28":
             await deaf(server, stream)
             await server.calm()
