@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -125,12 +125,21 @@ class Session:
             self._listener = self._runtime.hub.listen(self.connection.wants)
 
     async def tell(self) -> None:
-        """Put changes on the session's own stream, for as long as the client reads it."""
+        """Put changes on the session's own stream, for as long as the client reads it, and as fast. What is left when
+        it leaves waits for it in the listener, where a change is kept once: the stream drops what is old.
+        """
         self._listen()
         assert self._listener is not None
         while (changes := await self._listener.next()) is not None:
-            for change in changes:
-                self._put(self.standalone, self.connection.send(events.Notify(change)))
+            untold = deque(changes)
+            try:
+                while untold:
+                    await self.standalone.room()
+                    while untold and not self.standalone.lagging:
+                        self._put(self.standalone, self.connection.send(events.Notify(untold.popleft())))
+            finally:
+                for change in untold:
+                    self._listener.offer(change)
 
     def stream(self, number: int) -> Stream | None:
         """A stream that is still kept."""
@@ -311,9 +320,12 @@ class Table:
         while True:
             await trio.sleep(min(60.0, max(0.05, self._idle / 4)))
             self._sweep()
-            for session in [session for session in self._live.values() if session.busy]:
-                with suppress(StoreError):
-                    await self.keep(session)
+            await self._keep_busy()
+
+    async def _keep_busy(self) -> None:
+        for session in [session for session in self._live.values() if session.busy]:
+            with suppress(StoreError):
+                await self.keep(session)
 
     def _sweep(self) -> None:
         for session in [session for session in self._live.values() if self._is_over(session)]:

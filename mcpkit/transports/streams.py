@@ -155,10 +155,15 @@ class Stream:
         """The message, when the stream is complete with just one."""
         return self._kept[0][1] if self.complete and len(self._kept) == 1 else None
 
+    @property
+    def lagging(self) -> bool:
+        """Whether somebody reads, and lags behind."""
+        return self._attached and self._unread > ROOM
+
     async def room(self) -> None:
         """Wait for a reader that lags behind; one that is away is not waited for."""
         await trio.lowlevel.checkpoint()
-        while self._attached and self._unread > ROOM:
+        while self.lagging:
             await self._taken.wait()
 
     def attach(self) -> int:

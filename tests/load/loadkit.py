@@ -1,0 +1,307 @@
+"""Clients that are light enough for hundreds of them in one process, over real sockets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import trio
+from support import STATELESS, initialize, request
+
+BUSY = Path(__file__).parent / "busy.py"
+SECONDS = 60.0
+"""How long anything may take before a test fails."""
+
+_ACCEPT = "application/json, text/event-stream"
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+Json = dict[str, Any]
+
+
+def port_of(url: str) -> int:
+    """The port in the URL of a server."""
+    return int(url.rpartition(":")[2].partition("/")[0])
+
+
+def tool(name: str, arguments: Json | None = None) -> Json:
+    """The parameters of a call."""
+    return {"name": name, "arguments": arguments or {}}
+
+
+def cancel(id: Any) -> Json:
+    """The notification that the client no longer wants an answer."""
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+
+
+class Head(NamedTuple):
+    """The head of a response; header names are lower case."""
+
+    status: int
+    headers: dict[str, str]
+
+    @property
+    def streams(self) -> bool:
+        """Whether an event stream follows."""
+        return self.headers.get("content-type") == "text/event-stream"
+
+
+class Line:
+    """One connection over HTTP/1.1."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self._buffer = bytearray()
+
+    @classmethod
+    async def open(cls, port: int, receive_buffer: int | None = None) -> Self:
+        """Connect. The kernel keeps about `receive_buffer` bytes for a client that does not read."""
+        socket = trio.socket.socket()
+        if receive_buffer is not None:
+            socket.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_RCVBUF, receive_buffer)
+        await socket.connect(("127.0.0.1", port))
+        return cls(trio.SocketStream(socket))
+
+    async def send(self, verb: str, headers: dict[str, str], body: bytes = b"") -> None:
+        """Send a request."""
+        given = {"Host": "localhost", **headers, "Content-Length": str(len(body))}
+        lines = [f"{verb} /mcp HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
+        await self.stream.send_all("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+
+    async def head(self) -> Head:
+        """The head of the next response."""
+        lines = (await self._until(b"\r\n\r\n")).decode().split("\r\n")
+        pairs = [line.partition(":") for line in lines[1:]]
+        return Head(int(lines[0].split()[1]), {name.lower(): value.strip() for name, _, value in pairs})
+
+    async def messages(self, head: Head) -> AsyncIterator[Json]:
+        """The messages in a response, as they come."""
+        if not head.streams:
+            body = await self._exactly(int(head.headers.get("content-length", 0)))
+            if body:
+                yield json.loads(body)
+            return
+        text = bytearray()
+        while size := int(await self._until(b"\r\n"), 16):
+            text += (await self._exactly(size + 2))[:-2]
+            *lines, rest = text.split(b"\n")
+            text = bytearray(rest)
+            for line in lines:
+                if line.startswith((b"data: {", b"data: [")):
+                    yield json.loads(line[6:])
+        await self._until(b"\r\n")
+
+    async def close(self) -> None:
+        """Leave."""
+        await self.stream.aclose()
+
+    async def reset(self) -> None:
+        """Leave with a reset."""
+        self.stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        await self.stream.aclose()
+
+    async def _more(self) -> None:
+        data = await self.stream.receive_some(65536)
+        if not data:
+            raise EOFError(bytes(self._buffer[:200]))
+        self._buffer += data
+
+    async def _until(self, end: bytes) -> bytes:
+        while (at := self._buffer.find(end)) < 0:
+            await self._more()
+        taken = bytes(self._buffer[:at])
+        del self._buffer[: at + len(end)]
+        return taken
+
+    async def _exactly(self, count: int) -> bytes:
+        while len(self._buffer) < count:
+            await self._more()
+        taken = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return taken
+
+
+class Http:
+    """A client over HTTP, with one connection on which its requests come one after the other."""
+
+    def __init__(self, port: int, revision: str, line: Line) -> None:
+        self.port = port
+        self.revision = revision
+        self.line = line
+        self.session: dict[str, str] = {}
+        self._last_id = 0
+
+    @classmethod
+    async def open(
+        cls,
+        port: int,
+        revision: str,
+        *,
+        capabilities: Json | None = None,
+        receive_buffer: int | None = None,
+    ) -> Self:
+        """A client that has done what one of its revision does first."""
+        client = cls(port, revision, await Line.open(port, receive_buffer))
+        if revision != STATELESS:
+            await client.send(initialize(revision, capabilities=capabilities))
+            head = await client.line.head()
+            assert [message async for message in client.line.messages(head)], head
+            client.session["Mcp-Session-Id"] = head.headers["mcp-session-id"]
+            if revision >= "2025-06-18":
+                client.session["MCP-Protocol-Version"] = revision
+            await client.post(_INITIALIZED)
+        return client
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.line.close()
+
+    async def another(self) -> Http:
+        """The same client with a further connection."""
+        client = Http(self.port, self.revision, await Line.open(self.port))
+        client.session = self.session
+        return client
+
+    def request(self, method: str, params: Json | None = None, id: Any = None) -> Json:
+        """A request; with an id of its own unless one is given."""
+        self._last_id += 1
+        return request(self._last_id if id is None else id, method, params, revision=self.revision)
+
+    def headers(self, message: Json | Sequence[Json]) -> dict[str, str]:
+        """What goes with a message."""
+        headers = {"Content-Type": "application/json", "Accept": _ACCEPT, **self.session}
+        if self.revision == STATELESS and isinstance(message, dict):
+            headers |= {"MCP-Protocol-Version": STATELESS, "Mcp-Method": message["method"]}
+            field = _NAMED_BY.get(message["method"])
+            headers |= {"Mcp-Name": message["params"][field]} if field else {}
+        return headers
+
+    async def send(self, message: Json | Sequence[Json]) -> None:
+        """Send a message, or a batch, and leave the response to the caller."""
+        await self.line.send("POST", self.headers(message), json.dumps(message).encode())
+
+    async def post(self, message: Json | Sequence[Json]) -> list[Any]:
+        """Send a message, or a batch; all messages that come back."""
+        await self.send(message)
+        head = await self.line.head()
+        assert head.status in (200, 202), head
+        return [message async for message in self.line.messages(head)]
+
+    async def ask(self, method: str, params: Json | None = None) -> Any:
+        """The result of a request."""
+        messages = await self.post(self.request(method, params))
+        assert "result" in messages[-1], messages
+        return messages[-1]["result"]
+
+    async def call(self, name: str, **arguments: Any) -> Any:
+        """What a tool returns, as JSON."""
+        return value(await self.ask("tools/call", tool(name, arguments)))
+
+    async def subscribe(self, uris: Sequence[str]) -> None:
+        """Subscribe to resources; at once where there are batches."""
+        requests = [self.request("resources/subscribe", {"uri": uri}) for uri in uris]
+        if self.revision == "2025-03-26":
+            (replies,) = await self.post(requests)
+            assert len(replies) == len(uris) and all("result" in reply for reply in replies)
+        else:
+            for message in requests:
+                assert "result" in (await self.post(message))[-1]
+
+    async def listen(self, uris: Sequence[str] = (), lists: bool = True) -> Head:
+        """Make the connection a stream of the changes of `uris`, and of the lists."""
+        if self.revision == STATELESS:
+            wanted: Json = {"resourceSubscriptions": list(uris)}
+            wanted |= {f"{kind}ListChanged": lists for kind in ("tools", "prompts", "resources")}
+            await self.send(self.request("subscriptions/listen", {"notifications": wanted}))
+        else:
+            await self.subscribe(uris)
+            await self.line.send("GET", {"Accept": "text/event-stream", **self.session})
+        head = await self.line.head()
+        assert head.status == 200 and head.streams, head
+        return head
+
+    async def delete(self) -> None:
+        """End the session, on a connection of its own."""
+        line = await Line.open(self.port)
+        await line.send("DELETE", self.session)
+        assert (await line.head()).status == 204
+        await line.close()
+
+
+def value(result: Json) -> Any:
+    """What a tool has returned, as JSON."""
+    assert not result.get("isError"), result
+    return json.loads("".join(block["text"] for block in result["content"]))
+
+
+def change_of(message: Json) -> str:
+    """What a notification is about: a URI, or the method for a list."""
+    return str(message.get("params", {}).get("uri") or message["method"])
+
+
+async def together(tasks: Sequence[Callable[[], Awaitable[object]]], most: int) -> None:
+    """Run functions, some at a time."""
+    limiter = trio.CapacityLimiter(most)
+
+    async def one(task: Callable[[], Awaitable[object]]) -> None:
+        async with limiter:
+            await task()
+
+    async with trio.open_nursery() as nursery:
+        for task in tasks:
+            nursery.start_soon(one, task)
+
+
+async def inside(client: Http) -> Json:
+    """What the server holds."""
+    report: Json = await client.call("inside")
+    return report
+
+
+async def alone(client: Http) -> Json:
+    """What the server holds once there is no other client."""
+    with trio.fail_after(SECONDS / 3):
+        while True:
+            report = await inside(client)
+            if (
+                report["objects"]["hypercorn_tcp.Connection"] == 1
+                and "sessions.Session" not in report["objects"]
+            ):
+                return report
+            await trio.sleep(0.02)
+
+
+async def until_as(client: Http, before: Json, seconds: float = SECONDS / 3) -> None:
+    """Wait until the server holds what it held before; sessions and threads end in their own time."""
+    now: Json = {}
+    with trio.move_on_after(seconds):
+        while (now := await inside(client)) != before:
+            await trio.sleep(0.1)
+        return
+    changed = {
+        f"{name}.{key}" if key else name: (before_value, now_value)
+        for name in before
+        for key, before_value, now_value in _compared(before[name], now.get(name))
+        if before_value != now_value
+    }
+    raise AssertionError(f"left behind (before, now): {changed}")
+
+
+def _compared(before: Any, now: Any) -> list[tuple[str, Any, Any]]:
+    if not isinstance(before, dict):
+        return [("", before, now)]
+    return [(key, before.get(key), now.get(key)) for key in sorted({*before, *now})]
+
+
+def run(main: Callable[[], Awaitable[None]], seconds: float = SECONDS) -> None:
+    """Run an async test that may take longer than the others."""
+
+    async def limited() -> None:
+        with trio.fail_after(seconds):
+            await main()
+
+    trio.run(limited)
