@@ -19,6 +19,7 @@ from mcpkit.content import (
 from mcpkit.context import Context, SyncContext
 from mcpkit.errors import InvalidParams, McpError, NotFound, ToolError
 from mcpkit.markers import Complete, Header, Param
+from mcpkit.principal import Principal
 from mcpkit.provider import Provider
 from mcpkit.questions import (
     Accepted,
@@ -60,6 +61,7 @@ __all__ = [
     "Message",
     "NotFound",
     "Param",
+    "Principal",
     "PromptResult",
     "Provider",
     "ResourceLink",

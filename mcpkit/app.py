@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from mcpkit.around import Middleware
 from mcpkit.around import check as check_middleware
+from mcpkit.auth.base import Auth
 from mcpkit.blueprint import Blueprint
 from mcpkit.notifier import Notifier
 from mcpkit.protocol.types import Icon, Implementation
@@ -25,7 +26,8 @@ class App(Scaffold):
     """An MCP server: definitions that can be served many times at once.
 
     `instructions` tell the model how to use the server. `lifespan` is an async context manager function of
-    the app; it surrounds serving, and handlers find what it yields as `ctx.state`. `cache` says how long
+    the app; it surrounds serving, and handlers find what it yields as `ctx.state`. `auth` says who may use it over HTTP, everybody unless given:
+    see `mcpkit.auth`. `cache` says how long
     clients may keep lists and resources. `store` holds sessions and long journals; this process's memory
     unless given. If it is a `stores.base.Bus` as well, clients of all processes that share it hear what changes
     in any. `state_keys` seal what travels through clients between the rounds of a handler that asks
@@ -45,6 +47,7 @@ class App(Scaffold):
         website_url: str | None = None,
         icons: Sequence[Icon] = (),
         lifespan: Lifespan | None = None,
+        auth: Auth | None = None,
         cache: Cache | None = None,
         store: Store | None = None,
         state_keys: Sequence[StateKey] | None = None,
@@ -57,6 +60,7 @@ class App(Scaffold):
         )
         self.instructions = instructions
         self.lifespan = lifespan
+        self.auth = auth
         self.cache = cache or Cache()
         self.store = store
         self.state_keys = tuple(state_keys or ())

@@ -17,19 +17,26 @@ RIM = {"testing", "middleware"}
 middleware keeps time.
 """
 
+SEAMS = {"mcpkit.transports.http", "mcpkit.auth.base"}
+"""Files that only say what others give each other: HTTP without a server, authentication without a way to do it."""
+
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "protocol": ("protocol",),
-    "model": ("protocol", "model", "stores"),
+    "model": ("protocol", "model", "stores", "seam"),
     "stores": ("stores",),
+    "seam": ("model", "stores", "seam"),
     "engine": ("protocol", "model", "stores", "engine"),
-    "transports": ("protocol", "model", "stores", "engine", "transports"),
-    "cli": ("protocol", "model", "stores", "engine", "transports", "rim", "cli"),
+    "auth": ("protocol", "model", "stores", "seam", "auth"),
+    "transports": ("protocol", "model", "stores", "seam", "auth", "engine", "transports"),
+    "cli": ("protocol", "model", "stores", "seam", "auth", "engine", "transports", "rim", "cli"),
     "rim": ("protocol", "model", "stores", "engine", "transports"),
 }
 THIRD_PARTY: dict[str, set[str]] = {
     "protocol": {"msgspec"},
     "model": {"msgspec"},
     "stores": {"trio"},
+    "seam": {"msgspec"},
+    "auth": {"msgspec", "trio", "joserfc", "httpx", "cryptography"},
     "engine": {"msgspec", "trio", "outcome"},
     "transports": {"msgspec", "trio", "outcome", "sniffio", "hypercorn", "httpx"},
     "cli": {"msgspec", "trio"},
@@ -56,6 +63,8 @@ def module(path: Path) -> str:
 
 
 def ring(name: str) -> str:
+    if name in SEAMS:
+        return "seam"
     parts = name.split(".")
     if len(parts) > 1 and parts[1] in MAY_IMPORT:
         return parts[1]

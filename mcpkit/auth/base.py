@@ -1,0 +1,83 @@
+"""What all ways of authentication have in common: what `App(auth=...)` takes.
+
+Auth is for HTTP. On stdio and in memory whoever started the process is the caller, and no scope is checked.
+Source: MCP 2026-07-28, "Authorization"; RFC 6750, RFC 9728.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from mcpkit.principal import Principal
+from mcpkit.stores.base import Store
+from mcpkit.transports.http import Exchange
+
+
+class Site(Struct, frozen=True):
+    """Where a request found this server, as the client typed it: from `Host`, or from what a trusted proxy says."""
+
+    origin: str
+    """Scheme and authority: "https://mcp.example.com", lower case, without a default port."""
+    prefix: str
+    """The path under which a proxy or a host application has the server: "" or "/notes"."""
+    path: str
+    """The path of the MCP endpoint below the prefix: "/mcp"."""
+    resource: str
+    """The canonical URL of the MCP endpoint: `Auth.resource`, or else origin, prefix and path together."""
+    client: str | None = None
+    """The address of the client; None when it is not known, as on a unix socket."""
+
+    def url(self, path: str) -> str:
+        """The URL of a route of this server, such as "/token"."""
+        return f"{self.origin}{self.prefix}{path}"
+
+
+Route = Callable[[Exchange, Site], Awaitable[None]]
+"""Answers a request. `Disconnected` may pass through. The headers that let web pages read the answer are added by
+whoever calls it, and so is the answer to a preflight.
+"""
+
+
+class Unavailable(Exception):
+    """Whoever knows the tokens cannot be asked now: 503, to be tried again after `retry_after` seconds."""
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(f"The token cannot be checked now; try again in {retry_after} s")
+        self.retry_after = retry_after
+
+
+class Auth:
+    """Who may use an app over HTTP. The modes are subclasses.
+
+    `required_scopes` are needed for everything. `resource` is the URL of the MCP endpoint as clients know it; that of
+    each request unless given. `authorization_servers` are the issuers that clients get their tokens from.
+    """
+
+    def __init__(
+        self,
+        *,
+        required_scopes: Sequence[str] = (),
+        resource: str | None = None,
+        authorization_servers: Sequence[str] = (),
+        realm: str = "mcp",
+    ) -> None:
+        self.required_scopes = tuple(required_scopes)
+        self.resource = resource
+        self.authorization_servers = tuple(authorization_servers)
+        self.realm = realm
+
+    async def verify(self, token: str, site: Site) -> Principal | None:
+        """Who the token stands for; None when it is not good. Raises `Unavailable`."""
+        raise NotImplementedError
+
+    def routes(self) -> Mapping[str, Route]:
+        """What is served without a token, by the path below the origin (and prefix), such as "/token". A path
+        below "/.well-known/" is served with the prefix behind it as well (RFC 8414 section 3.1).
+        """
+        return {}
+
+    async def run(self, store: Store) -> None:
+        """Called once when serving begins, before the first request."""
+        self.store = store
