@@ -26,9 +26,9 @@ class App(Scaffold):
     """An MCP server: definitions that can be served many times at once.
 
     `instructions` tell the model how to use the server. `lifespan` is an async context manager function of
-    the app; it surrounds serving, and handlers find what it yields as `ctx.state`. `auth` says who may use it over HTTP, everybody unless given:
-    see `mcpkit.auth`. `cache` says how long
-    clients may keep lists and resources. `store` holds sessions and long journals; this process's memory
+    the app; it surrounds serving, and handlers find what it yields as `ctx.state`. `auth` says
+    who may use it over HTTP (see `mcpkit.auth`); everybody unless given, and on stdio whoever starts it. `cache`
+    says how long clients may keep lists and resources. `store` holds sessions and long journals; this process's memory
     unless given. If it is a `stores.base.Bus` as well, clients of all processes that share it hear what changes
     in any. `state_keys` seal what travels through clients between the rounds of a handler that asks
     (the first seals, all open); without them, those in `MCPKIT_STATE_KEYS`, or a random one of this process.

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal
 
 from mcpkit.context import Context
+from mcpkit.principal import Principal
 
 Kind = Literal["tool", "resource", "prompt"]
 
@@ -43,10 +44,15 @@ class Call:
         self.arguments = arguments
         self.ctx = ctx
         self.caller = caller
-        """What tells callers apart where nobody is asked who they are: the session, the client's address over HTTP in
-        the stateless era, the connection elsewhere.
+        """What tells callers apart: the principal, or where nobody is asked who they are the session, the client's
+        address over HTTP in the stateless era, the connection elsewhere.
         """
         self._serve = serve
+
+    @property
+    def principal(self) -> Principal | None:
+        """Who calls; None where nobody is asked: on stdio, and in an app without auth."""
+        return self.ctx.principal
 
     def __repr__(self) -> str:
         return f"<Call {self.kind} {self.name!r}>"

@@ -16,6 +16,7 @@ import msgspec
 from mcpkit.content import Message
 from mcpkit.errors import AnswerMisfit
 from mcpkit.forms import Misfit
+from mcpkit.principal import Principal
 from mcpkit.protocol import events
 from mcpkit.protocol.questions import Question, Root
 from mcpkit.protocol.types import LOG_LEVELS, Implementation, LogLevel, RequestId
@@ -43,6 +44,16 @@ class Port(Protocol):
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers of the request over HTTP, names in lower case; none elsewhere."""
+        ...
+
+    @property
+    def principal(self) -> Principal | None:
+        """Who calls; None where nobody is asked: on stdio, and in an app without auth."""
+        ...
+
+    @property
+    def token(self) -> str | None:
+        """The token that the caller has shown; None where nobody is asked for one."""
         ...
 
     @property
@@ -158,6 +169,16 @@ class _Context:
     def headers(self) -> Mapping[str, str]:
         """The headers of the HTTP request, names in lower case; empty on stdio."""
         return self._port.headers
+
+    @property
+    def principal(self) -> Principal | None:
+        """Who calls; None where nobody is asked: on stdio, and in an app without auth."""
+        return self._port.principal
+
+    @property
+    def token(self) -> str | None:
+        """The token that the caller has shown. It is for this server alone: never pass it on to another one."""
+        return self._port.token
 
     @property
     def meta(self) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from mcpkit.context import Context, SyncContext
 from mcpkit.hints import Namespace, enclosing_frames, innermost
+from mcpkit.principal import Principal
 from mcpkit.signature import Signature
 
 Mode = Literal["task", "thread", "inline", "asyncio"]
@@ -16,7 +17,7 @@ Mode = Literal["task", "thread", "inline", "asyncio"]
 a thread of its own.
 """
 
-_INJECTABLE = (Context, SyncContext)
+_INJECTABLE = (Context, SyncContext, Principal)
 
 
 class Handler:
@@ -73,7 +74,7 @@ class Handler:
         signature = Signature(self.fn, injectable=_INJECTABLE, namespace=names, raw=self._raw)
         wanted = Context if self.mode in ("task", "asyncio") else SyncContext
         for name, kind in signature.injected.items():
-            if kind is not wanted:
+            if kind not in (wanted, Principal):
                 how = "an async def" if wanted is Context else "a plain def"
                 raise TypeError(
                     f"parameter '{name}' is a {kind.__name__}, but {how} takes a {wanted.__name__}."

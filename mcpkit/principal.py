@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+
+_SCOPE = re.compile(r"[!#-\[\]-~]+")
 
 
 class Principal(Struct, frozen=True):
@@ -22,3 +26,17 @@ class Principal(Struct, frozen=True):
 
     def __str__(self) -> str:
         return self.id
+
+
+def checked_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
+    """The scopes of an option. Raises TypeError for one string, ValueError for what can be no scope (RFC 6749 section
+    3.3).
+    """
+    if isinstance(scopes, str) or not all(isinstance(scope, str) for scope in scopes):
+        raise TypeError(f"scopes are a list of strings, not {scopes!r}.")
+    for scope in scopes:
+        if not _SCOPE.fullmatch(scope):
+            raise ValueError(
+                f"{scope!r} is no scope: it has visible ASCII characters, no blank, quote or backslash."
+            )
+    return tuple(dict.fromkeys(scopes))

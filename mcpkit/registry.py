@@ -24,6 +24,7 @@ from mcpkit.fields import MISSING
 from mcpkit.handler import Handler
 from mcpkit.meta import check_meta
 from mcpkit.output import Output
+from mcpkit.principal import checked_scopes
 from mcpkit.protocol import headers, types
 from mcpkit.protocol.uritemplate import UriTemplate, is_template
 from mcpkit.schema import Schema
@@ -63,6 +64,7 @@ class Record:
         title: str | None = None,
         description: str | None = None,
         icons: Sequence[types.Icon] = (),
+        scopes: Sequence[str] = (),
         timeout: float | None = None,
         meta: dict[str, Any] | None = None,
         inline: bool = False,
@@ -75,6 +77,7 @@ class Record:
             self.name = self.handler.name if name is None else name
             checks.check_options(name, timeout, meta)
             self.meta = check_meta(meta)
+            self.scopes = checked_scopes(scopes)
         self.title = title
         self.icons = list(icons) or None
         self.timeout = timeout

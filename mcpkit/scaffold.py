@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from mcpkit.context import Context, SyncContext
+from mcpkit.hints import without_none
+from mcpkit.principal import Principal
 from mcpkit.protocol.types import Annotations, Icon
 from mcpkit.registry import Cache, Prompt, Registry, Resource, Tool
 
@@ -24,6 +27,10 @@ class PromptOptions(TypedDict, total=False):
     description: str | None
     """The docstring up to its parameters unless given."""
     icons: Sequence[Icon]
+    scopes: Sequence[str]
+    """What a caller's token needs over HTTP: without them it is not listed, and using it is refused (403). They are
+    not looked at on stdio, nor in an app without auth: nobody is asked there who they are.
+    """
     timeout: float | None
     """Seconds after which the call fails; None for no limit."""
     meta: JsonObject | None
@@ -188,13 +195,16 @@ def _derived_uri(fn: Callable[..., Any]) -> str:
     names = [
         parameter.name
         for parameter in inspect.signature(fn).parameters.values()
-        if not _is_context(parameter.annotation)
+        if not _is_injected(parameter.annotation)
     ]
     name = getattr(fn, "__name__", None) or type(fn).__name__
     return "/".join([f"resource://{name}", *(f"{{{variable}}}" for variable in names)])
 
 
-def _is_context(annotation: Any) -> bool:
+def _is_injected(annotation: Any) -> bool:
     if isinstance(annotation, str):  # not resolved yet
-        return annotation.rpartition(".")[2] in (Context.__name__, SyncContext.__name__)
-    return annotation in (Context, SyncContext)
+        return not {kind.__name__ for kind in _INJECTED}.isdisjoint(re.findall(r"\w+", annotation))
+    return without_none(annotation) in _INJECTED
+
+
+_INJECTED = (Context, SyncContext, Principal)

@@ -41,8 +41,8 @@ class Parameter(Struct, frozen=True):
 
 class Signature:
     """The arguments of a function. `injected` maps names of other parameters to the class that they are
-    annotated with. When it is `raw`, the function takes whatever there is, as keywords or as the one
-    parameter `target`.
+    annotated with; those that are `optional` take None as well. When it is `raw`, the function takes whatever
+    there is, as keywords or as the one parameter `target`.
 
     Raises TypeError for what cannot be an argument, naming the parameter; NameError for an unresolved forward
     reference.
@@ -60,6 +60,7 @@ class Signature:
         self.returns: Any = hints.get("return", MISSING)
         self.doc = docstrings.parse(_docstring(fn))
         self.injected: dict[str, type] = {}
+        self.optional: set[str] = set()
         self.positional: dict[str, Any] = {}
         self.target: str | None = None
         fields: list[Field] = []
@@ -68,6 +69,8 @@ class Signature:
             kind = _injected(hint, injectable)
             if kind is not None:
                 self.injected[parameter.name] = kind
+                if parameter.default is None or without_none(hint) is not hint:
+                    self.optional.add(parameter.name)
             elif raw:
                 self._take_raw(parameter)
             else:

@@ -7,12 +7,33 @@ Source: MCP 2026-07-28, "Authorization"; RFC 6750, RFC 9728.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from mcpkit.principal import Principal
+from mcpkit.principal import Principal, checked_scopes
 from mcpkit.stores.base import Store
 from mcpkit.transports.http import Exchange
+
+SERVER_METADATA = "/.well-known/oauth-authorization-server"
+"""Where an authorization server describes itself (RFC 8414 section 3)."""
+
+
+def canonical(url: str) -> str:
+    """A URL as it is published and compared (AUTH-11): scheme and host in lower case, without a default port, a
+    fragment, or a slash at its end. Raises ValueError for what is none.
+    """
+    parts = urlsplit(url)
+    if parts.scheme.lower() not in _DEFAULT_PORTS or not parts.hostname:
+        raise ValueError(f"{url!r} is no absolute http(s) URL")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    port = parts.port
+    authority = host if port in (None, _DEFAULT_PORTS[parts.scheme.lower()]) else f"{host}:{port}"
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme.lower()}://{authority}{parts.path.rstrip('/')}{query}"
+
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Site(Struct, frozen=True):
@@ -63,10 +84,33 @@ class Auth:
         authorization_servers: Sequence[str] = (),
         realm: str = "mcp",
     ) -> None:
-        self.required_scopes = tuple(required_scopes)
-        self.resource = resource
+        self.required_scopes = checked_scopes(required_scopes)
+        self.resource = None if resource is None else canonical(resource)
         self.authorization_servers = tuple(authorization_servers)
+        if isinstance(authorization_servers, str):
+            raise TypeError("authorization_servers is a list of URLs, not one string")
+        if not realm.isascii() or not realm.isprintable():
+            raise ValueError(f"the realm has printable ASCII characters only, which {realm!r} has not")
         self.realm = realm
+
+    @property
+    def trusts_host(self) -> bool:
+        """Whether the name that a request was sent to decides which tokens are good. Then only names are answered that
+        the operator allowed: another server could pass its own tokens on under its own name.
+        """
+        return self.resource is None
+
+    def issuers(self, site: Site) -> Sequence[str]:
+        """Who issues the tokens, for clients: `authorization_servers`, or this server where its `routes` say that it
+        is one.
+        """
+        if not self.authorization_servers and SERVER_METADATA in self.routes():
+            return [site.origin + site.prefix]
+        return self.authorization_servers
+
+    def allows(self, principal: Principal, scope: str) -> bool:
+        """Whether a principal has a scope. A subclass can let broader scopes stand for narrower ones (AUTH-05)."""
+        return scope in principal.scopes
 
     async def verify(self, token: str, site: Site) -> Principal | None:
         """Who the token stands for; None when it is not good. Raises `Unavailable`."""

@@ -19,7 +19,7 @@ import trio
 
 from mcpkit import completion, content
 from mcpkit.context import Port
-from mcpkit.engine import listing, rounds, uses
+from mcpkit.engine import listing, rounds, scopes, uses
 from mcpkit.engine.invoke import invoke
 from mcpkit.engine.runtime import Runtime
 from mcpkit.errors import AnswerMisfit, ArgumentError, TimedOut, ToolError, from_user_code, innermost
@@ -40,6 +40,7 @@ _log = logging.getLogger("mcpkit")
 def answer(runtime: Runtime, call: events.Call) -> events.Answer | events.Failure | None:
     """The reply to a method that runs no user code; None for the others, which `perform` serves."""
     try:
+        scopes.check(runtime.app, call)
         if not listing.offers(runtime, call.method.capability):
             raise MethodNotFound(f"{call.method.name}: this server offers no {call.method.capability}")
         action = _IMMEDIATE.get(call.method.name)
@@ -203,13 +204,17 @@ async def _read_resource(
             raise _no_resource(uri) from None
         data = {"uri": uri} if error.data is None else error.data  # RES-03, RES-04
         raise NotFound(error.message, data) from error
-    mime_type, cache = (None, None) if isinstance(target, uses.Provided) else (target.mime_type, target.cache)
+    if isinstance(target, uses.Provided):  # which may look at who asks
+        mime_type, cache, private = None, None, call.principal is not None
+    else:
+        mime_type, cache, private = target.mime_type, target.cache, bool(target.scopes)
     result = types.ReadResourceResult(contents=_contents(uri, mime_type, returned))
     asked = not isinstance(params.request_state, msgspec.UnsetType) or not isinstance(
         params.input_responses, msgspec.UnsetType
     )
     cache = Cache() if asked else cache or runtime.app.cache  # CACH-04
-    result.ttl_ms, result.cache_scope = cache.wire["ttl_ms"], cache.wire["cache_scope"]
+    result.ttl_ms = cache.wire["ttl_ms"]
+    result.cache_scope = "private" if private else cache.scope
     return events.Answer(call, result)
 
 
@@ -320,32 +325,44 @@ def _completed(registry: Registry, ref: types.PromptReference | types.ResourceRe
 async def _listen(
     runtime: Runtime, call: events.Call, params: types.ListenParams, port: Port
 ) -> events.Answer:
-    """Send what the client asked to hear of, until it leaves or the server ends."""
-    honoured = _honoured(runtime, params.notifications)
+    """Send what the client asked to hear of, until it leaves, its token expires, or the server ends."""
+    honoured = _honoured(runtime, call, params.notifications)
     uris = set(honoured.resource_subscriptions)
     lists = {
         "tools": honoured.tools_list_changed,
         "prompts": honoured.prompts_list_changed,
         "resources": honoured.resources_list_changed,
     }
-    listener = runtime.hub.listen(lambda change: lists.get(change.kind, False) or change.uri in uris)
+    listener = runtime.hub.listen(
+        lambda change: (
+            lists.get(change.kind, False)
+            or (change.uri in uris and scopes.may_read(runtime.app, call.principal, change.uri))
+        )
+    )
     try:
         port.emit(events.Acknowledged(call, honoured))
         await port.drain()
-        while (changes := await listener.next()) is not None:
-            for change in changes:
-                port.emit(events.Notify(change, call))
-            await port.drain()
+        with trio.move_on_after(scopes.seconds_left(call.principal)):
+            while (changes := await listener.next()) is not None:
+                for change in changes:
+                    port.emit(events.Notify(change, call))
+                await port.drain()
     finally:
         listener.close()
     return events.Answer(call, types.Result())
 
 
-def _honoured(runtime: Runtime, wanted: types.SubscriptionFilter) -> types.SubscriptionFilter:
-    """What of a filter can be delivered: of what is offered, and of resources that there are (SUB-02,
-    SUB-11).
+def _honoured(
+    runtime: Runtime, call: events.Call, wanted: types.SubscriptionFilter
+) -> types.SubscriptionFilter:
+    """What of a filter can be delivered: of what is offered, and of resources that there are and that the caller
+    may read (SUB-02, SUB-11).
     """
-    uris = [uri for uri in dict.fromkeys(wanted.resource_subscriptions) if _can_read(runtime, uri)]
+    uris = [
+        uri
+        for uri in dict.fromkeys(wanted.resource_subscriptions)
+        if _can_read(runtime, uri) and scopes.may_read(runtime.app, call.principal, uri)
+    ]
     return types.SubscriptionFilter(
         wanted.tools_list_changed and listing.offers(runtime, "tools"),
         wanted.prompts_list_changed and listing.offers(runtime, "prompts"),

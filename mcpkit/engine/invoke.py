@@ -13,8 +13,9 @@ from mcpkit.context import Dialogue, Port
 from mcpkit.engine.pacing import Paced
 from mcpkit.engine.ports import FromThread, reached_from
 from mcpkit.engine.runtime import Runtime
-from mcpkit.errors import TimedOut
+from mcpkit.errors import TimedOut, ToolError
 from mcpkit.handler import Handler
+from mcpkit.principal import Principal
 from mcpkit.protocol import events
 from mcpkit.signature import Values
 
@@ -69,7 +70,10 @@ async def _run(
     signature = handler.signature
     reached = reached_from(handler.mode, port)
     for name, kind in signature.injected.items():
-        values[name] = kind(call, reached, runtime.app, runtime.state, dialogue)
+        if kind is Principal:
+            values[name] = _principal(port, optional=name in signature.optional)
+        else:
+            values[name] = kind(call, reached, runtime.app, runtime.state, dialogue)
     positional, named = signature.call_arguments(values)
     function = functools.partial(handler.fn, *positional, **named)
     if handler.mode == "asyncio":
@@ -80,3 +84,13 @@ async def _run(
         result = function()
     # A decorator that hides an async def behind a plain def still returns a coroutine.
     return await result if inspect.isawaitable(result) else result
+
+
+def _principal(port: Port, *, optional: bool) -> Principal | None:
+    """Who calls. Raises `ToolError` where a handler must know, and nobody is asked."""
+    if port.principal is None and not optional:
+        raise ToolError(
+            "This needs to know who calls, and nobody is asked here: it works over HTTP, in an app with auth. (Its "
+            "author can annotate the parameter with Principal | None.)"
+        )
+    return port.principal

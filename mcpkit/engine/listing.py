@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from mcpkit.context import Port
+from mcpkit.engine import scopes
 from mcpkit.engine.invoke import invoke
 from mcpkit.engine.runtime import Runtime
 from mcpkit.protocol import events, types
@@ -58,29 +59,34 @@ def offered(runtime: Runtime) -> dict[str, Any]:
 
 
 class _List(NamedTuple):
-    registered: Callable[[Registry], list[Any]]
+    shelf: Callable[[Registry], Mapping[str, Any]]
+    entry: Callable[[Any], Any]
     provided_by: str
     result: Callable[[list[Any], str | None], types.Result]
 
 
 LISTS: dict[str, _List] = {
     "tools/list": _List(
-        lambda registry: [tool.definition for tool in tuple(registry.tools.values())],
+        lambda registry: registry.tools,
+        lambda tool: tool.definition,
         "list_tools",
         lambda found, cursor: types.ListToolsResult(tools=found, next_cursor=cursor),
     ),
     "prompts/list": _List(
-        lambda registry: [prompt.definition for prompt in tuple(registry.prompts.values())],
+        lambda registry: registry.prompts,
+        lambda prompt: prompt.definition,
         "list_prompts",
         lambda found, cursor: types.ListPromptsResult(prompts=found, next_cursor=cursor),
     ),
     "resources/list": _List(
-        lambda registry: [resource.entry() for resource in tuple(registry.resources.values())],
+        lambda registry: registry.resources,
+        lambda resource: resource.entry(),
         "list_resources",
         lambda found, cursor: types.ListResourcesResult(resources=found, next_cursor=cursor),
     ),
     "resources/templates/list": _List(
-        lambda registry: [template.template_entry() for template in tuple(registry.templates.values())],
+        lambda registry: registry.templates,
+        lambda template: template.template_entry(),
         "list_resource_templates",
         lambda found, cursor: types.ListResourceTemplatesResult(resource_templates=found, next_cursor=cursor),
     ),
@@ -94,26 +100,31 @@ def at_once(runtime: Runtime, call: events.Call) -> types.Result | None:
         return None
     if call.method.name == "resources/list" and runtime.registry.listers:
         return None
-    return _paged(row, row.registered(runtime.registry), call)
+    return _paged(runtime, row, _registered(runtime, row, call), call)
 
 
 async def gathered(runtime: Runtime, call: events.Call, params: types.Params, port: Port) -> events.Answer:
     """The list that a call asks for, with what templates and providers enumerate."""
     row = LISTS[call.method.name]
-    found = row.registered(runtime.registry)
+    found = _registered(runtime, row, call)
     if call.method.name == "resources/list":
-        for template in runtime.registry.listers:
-            assert template.lister is not None
+        for template in scopes.visible(runtime.app, call, runtime.registry.templates):
+            if template.lister is None:
+                continue
             members = await invoke(runtime, template.lister, {}, call, port, template.timeout)
             found += [template.entry(member) for member in members]
     for handler in runtime.providing(row.provided_by):
         found += entries(row.provided_by, await invoke(runtime, handler, {}, call, port))
-    return events.Answer(call, _paged(row, unique(row.provided_by, found), call))
+    return events.Answer(call, _paged(runtime, row, unique(row.provided_by, found), call))
 
 
-def _paged(row: _List, found: list[Any], call: events.Call) -> types.Result:
+def _registered(runtime: Runtime, row: _List, call: events.Call) -> list[Any]:
+    return [row.entry(record) for record in scopes.visible(runtime.app, call, row.shelf(runtime.registry))]
+
+
+def _paged(runtime: Runtime, row: _List, found: list[Any], call: events.Call) -> types.Result:
     assert isinstance(call.params, types.ListParams)
-    return row.result(*_page(found, call.params.cursor))
+    return scopes.private(runtime.app, call, row.result(*_page(found, call.params.cursor)))
 
 
 def _page(found: Sequence[_T], cursor: str | None) -> tuple[list[_T], str | None]:

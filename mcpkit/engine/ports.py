@@ -11,6 +11,7 @@ import trio
 
 from mcpkit.context import Port
 from mcpkit.handler import Mode
+from mcpkit.principal import Principal
 from mcpkit.protocol import events, jsonrpc
 
 T = TypeVar("T")
@@ -25,6 +26,16 @@ class TaskPort:
     def headers(self) -> Mapping[str, str]:
         """See `context.Port`."""
         return {}
+
+    @property
+    def principal(self) -> Principal | None:
+        """See `context.Port`."""
+        return None
+
+    @property
+    def token(self) -> str | None:
+        """See `context.Port`."""
+        return None
 
     @property
     def caller(self) -> str:
@@ -64,6 +75,16 @@ class Relayed:
     def headers(self) -> Mapping[str, str]:
         """See `context.Port`."""
         return self._port.headers
+
+    @property
+    def principal(self) -> Principal | None:
+        """See `context.Port`."""
+        return self._port.principal
+
+    @property
+    def token(self) -> str | None:
+        """See `context.Port`."""
+        return self._port.token
 
     @property
     def caller(self) -> str:

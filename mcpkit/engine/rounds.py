@@ -1,10 +1,9 @@
 """The rounds of a handler that asks: where it takes up, and what the client gets when a round ends without a
 result.
 
-What the handler knows goes into a sealed state that the client brings back. It is bound to what is asked for:
-method, the name of the tool, prompt or resource, and the arguments. (All clients are one principal: this
-version asks nobody who they are.) A long journal stays in the
-app's store, and the state holds its name.
+What the handler knows goes into a sealed state that the client brings back. It is bound to who asks, and to what is
+asked for: method, the name of the tool, prompt or resource, and the arguments. A long journal stays in the app's
+store, and the state holds its name.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from mcpkit.engine.runtime import Runtime
 from mcpkit.errors import ToolError
 from mcpkit.handler import Handler
 from mcpkit.journal import Journal, Pages, Suspended, check_responses
+from mcpkit.principal import Principal
 from mcpkit.protocol import eras, events, types
 from mcpkit.protocol.errors import InvalidParams, MissingCapability
 from mcpkit.protocol.questions import RESULTS, fit, needs
@@ -47,7 +47,7 @@ def may_ask(handlers: Iterable[Handler], call: events.Call) -> bool:
     params = call.params
     assert isinstance(params, types.ResumableParams)
     first = isinstance(params.request_state, UnsetType) and isinstance(params.input_responses, UnsetType)
-    return not first or any(handler.signature.injected for handler in handlers)
+    return not first or any(set(handler.signature.injected.values()) - {Principal} for handler in handlers)
 
 
 async def begin(runtime: Runtime, call: events.Call, port: Port) -> Dialogue:
@@ -178,7 +178,7 @@ def _binding(call: events.Call) -> bytes:
     params = call.params
     name = getattr(params, call.method.named_by) if call.method.named_by else ""
     arguments: Any = getattr(params, "arguments", None)
-    subject = ["", call.method.name, name]
+    subject = ["" if call.principal is None else str(call.principal), call.method.name, name]
     if not isinstance(arguments, Raw):
         return _digest([*subject, {} if arguments in (None, UNSET) else arguments])
     try:

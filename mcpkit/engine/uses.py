@@ -80,4 +80,5 @@ async def _through_middleware(
         return await handle(values)
     await runtime.ready.wait()
     ctx = Context(call, port, runtime.app, runtime.state, dialogue)
-    return await runtime.way(around.Call(target.kind, name, dict(values), ctx, port.caller, handle))
+    caller = port.caller if port.principal is None else f"principal {port.principal}"
+    return await runtime.way(around.Call(target.kind, name, dict(values), ctx, caller, handle))

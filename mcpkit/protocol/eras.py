@@ -17,7 +17,14 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType, structs
 
 from mcpkit.protocol import errors, jsonrpc, revisions, types
-from mcpkit.protocol.errors import InvalidMeta, InvalidRequest, McpError, MethodNotFound, UnsupportedVersion
+from mcpkit.protocol.errors import (
+    InsufficientScope,
+    InvalidMeta,
+    InvalidRequest,
+    McpError,
+    MethodNotFound,
+    UnsupportedVersion,
+)
 from mcpkit.protocol.events import Envelope, Identity
 from mcpkit.protocol.headers import Metadata
 from mcpkit.protocol.methods import METHODS, Method
@@ -282,6 +289,8 @@ def http_status(error: McpError, *, handshake: bool = False) -> int:
     """
     if isinstance(error, InvalidMeta):
         return 400
+    if isinstance(error, InsufficientScope):
+        return 403
     if error.code == errors.METHOD_NOT_FOUND:
         return 200 if handshake else 404
     return 400 if error.code in _BAD_REQUESTS else 200

@@ -89,6 +89,16 @@ class InternalError(McpError):
         super().__init__(INTERNAL_ERROR, message)
 
 
+class InsufficientScope(McpError):
+    """The caller's token lacks some of the `scopes`, which are all that the operation needs (-32600, and 403 over
+    HTTP).
+    """
+
+    def __init__(self, scopes: tuple[str, ...]) -> None:
+        super().__init__(INVALID_REQUEST, f"This needs a token with the scopes: {' '.join(scopes)}")
+        self.scopes = scopes
+
+
 class HeaderMismatch(McpError):
     """A header that mirrors the body is missing, malformed or different (-32020, stateless era over HTTP)."""
 

@@ -53,6 +53,8 @@ class Call(Struct, eq=False):
     batch: Batch | None = None
     progress: float | None = None
     """The last progress sent: values must increase."""
+    principal: Any = None
+    """Who asks (a `Principal`), from the transport; None where nobody is asked who they are."""
 
     @property
     def progress_token(self) -> RequestId | UnsetType:

@@ -13,6 +13,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from mcpkit.principal import Principal
+
 HeaderList = Sequence[tuple[bytes, bytes]]
 
 
@@ -28,9 +30,20 @@ class BodyRefused(Exception):
         self.status = status
 
 
+class Caller(Struct, frozen=True):
+    """Who sends a request, once it is let in, and the token that it has shown. `forbidden` gives the headers of the
+    answer (403) that names the scopes which an operation needs.
+    """
+
+    principal: Principal
+    token: str
+    forbidden: Callable[[Sequence[str]], HeaderList]
+
+
 class Request(Struct):
     """The head of a request. Header names are lower case; `server` is the address that the client connected
-    to, None on a unix socket.
+    to, None on a unix socket. `prefix` is the beginning of the URL's path that is not ours: of a host application, or
+    of a proxy. `caller` is None in an app without auth.
     """
 
     method: str
@@ -39,6 +52,8 @@ class Request(Struct):
     scheme: str = "http"
     server: str | None = None
     client: str | None = None
+    prefix: str = ""
+    caller: Caller | None = None
     _by_name: dict[str, list[str]] | None = None
 
     def all(self, name: str) -> list[str]:
@@ -49,6 +64,22 @@ class Request(Struct):
                 values = self._by_name.setdefault(key.decode("latin-1"), [])
                 values.append(value.decode("latin-1").strip(" \t"))
         return self._by_name.get(name.lower(), [])
+
+    @property
+    def principal(self) -> Principal | None:
+        """Who sends it."""
+        return None if self.caller is None else self.caller.principal
+
+    @property
+    def owner(self) -> str:
+        """Whose the session is that it begins: of the principal, whichever token it comes with; "" where nobody is
+        asked who they are.
+        """
+        return "" if self.caller is None else self.caller.principal.id
+
+    def forbidden(self, scopes: Sequence[str]) -> HeaderList:
+        """The headers of the answer that names missing scopes (403)."""
+        return () if self.caller is None else self.caller.forbidden(scopes)
 
     @property
     def mapping(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -21,18 +21,19 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from mcpkit.engine import dispatch
+from mcpkit.engine import dispatch, scopes
 from mcpkit.engine.asking import Desk
 from mcpkit.engine.calls import serve_call, to_line
-from mcpkit.engine.ports import TaskPort
 from mcpkit.engine.runtime import Runtime
 from mcpkit.engine.subscriptions import Listener
+from mcpkit.principal import Principal
 from mcpkit.protocol import eras, events, types
 from mcpkit.protocol.connection import Connection
 from mcpkit.protocol.questions import Question
 from mcpkit.questions import Unavailable
 from mcpkit.stores.base import StoreError
 from mcpkit.transports.http import Request
+from mcpkit.transports.port import RequestPort
 from mcpkit.transports.streams import MAX_KEPT_BYTES, Stream
 
 MAX_STREAMS = 100
@@ -43,17 +44,20 @@ class Record(Struct):
     """What makes a session."""
 
     envelope: events.Envelope
-    principal: str
+    owner: str
     subscribed: list[str]
 
 
 class Session:
     """One client's session."""
 
-    def __init__(self, session_id: str, connection: Connection, principal: str, runtime: Runtime) -> None:
+    def __init__(self, session_id: str, connection: Connection, owner: str, runtime: Runtime) -> None:
         self.id = session_id
         self.connection = connection
-        self.principal = principal
+        self.owner = owner
+        """The id of the principal that it belongs to; "" in an app without auth."""
+        self.principal: Principal | None = None
+        """Who has sent the last request: with what scopes changes when the token does."""
         self.used = trio.current_time()
         self.saved = -math.inf
         """When it was written to the store, as `record`."""
@@ -122,7 +126,12 @@ class Session:
     def _listen(self) -> None:
         """From `notifications/initialized` on the session hears of changes; they wait for its own stream."""
         if self._listener is None:
-            self._listener = self._runtime.hub.listen(self.connection.wants)
+            self._listener = self._runtime.hub.listen(self._wants)
+
+    def _wants(self, change: events.Change) -> bool:
+        return self.connection.wants(change) and scopes.may_read(
+            self._runtime.app, self.principal, change.uri
+        )
 
     async def tell(self) -> None:
         """Put changes on the session's own stream, for as long as the client reads it, and as fast. What is left when
@@ -187,7 +196,7 @@ class Session:
             self.forget(complete.pop(0))
 
 
-class _Group(TaskPort):
+class _Group(RequestPort):
     """The calls of one request, and the port of each."""
 
     def __init__(
@@ -195,7 +204,7 @@ class _Group(TaskPort):
     ) -> None:
         self._session = session
         self._stream = stream
-        self._request = request
+        super().__init__(request)
         self._streams = streams
         self._calls = calls
         self._left = len(calls)
@@ -220,11 +229,6 @@ class _Group(TaskPort):
             self._stream.end()
 
     # -- The port of contexts ----------------------------------------------------------------
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """See `context.Port`."""
-        return self._request.mapping
 
     @property
     def caller(self) -> str:
@@ -272,9 +276,9 @@ class Table:
         self._idle = idle
         self._live: dict[str, Session] = {}
 
-    async def open(self, connection: Connection, principal: str) -> Session:
+    async def open(self, connection: Connection, owner: str) -> Session:
         """A new session. Raises `TooManySessions`, `StoreError`."""
-        session = self._add(Session(secrets.token_urlsafe(24), connection, principal, self._runtime))
+        session = self._add(Session(secrets.token_urlsafe(24), connection, owner, self._runtime))
         try:
             await self._save(session)
         except BaseException:
@@ -282,7 +286,7 @@ class Table:
             raise
         return session
 
-    async def find(self, session_id: str, principal: str) -> Session | None:
+    async def find(self, session_id: str, owner: str) -> Session | None:
         """The session of an id, if it is this principal's. Raises `TooManySessions`, `StoreError`."""
         saved = await self._saved(session_id)
         session = self._live.get(session_id)
@@ -291,8 +295,8 @@ class Table:
                 self._drop(session)
             return None
         if session is None or saved != session.record:
-            session = self._restore(session_id, session, saved, principal)
-        if session is None or session.principal != principal:
+            session = self._restore(session_id, session, saved, owner)
+        if session is None or session.owner != owner:
             return None
         session.used = trio.current_time()
         await self.keep(session)
@@ -347,7 +351,7 @@ class Table:
         session.end()
 
     async def _save(self, session: Session) -> None:
-        record = Record(session.envelope, session.principal, sorted(session.connection.subscribed))
+        record = Record(session.envelope, session.owner, sorted(session.connection.subscribed))
         session.record = msgspec.json.encode(record)
         session.saved = trio.current_time()
         await self._store.put(_name(session.id), session.record, self._idle * (1 + _MARGIN))
@@ -362,16 +366,14 @@ class Table:
                 raise
             return self._live[session_id].record  # this process knows enough to go on
 
-    def _restore(
-        self, session_id: str, session: Session | None, saved: bytes, principal: str
-    ) -> Session | None:
+    def _restore(self, session_id: str, session: Session | None, saved: bytes, owner: str) -> Session | None:
         """A session as another process has left it."""
         record = msgspec.json.decode(saved, type=Record)
-        if record.principal != principal:
+        if record.owner != owner:
             return None
         if session is None:
             connection = Connection(self._runtime.identity, record.envelope, null_ids=False)
-            session = self._add(Session(session_id, connection, principal, self._runtime))
+            session = self._add(Session(session_id, connection, owner, self._runtime))
         session.envelope.log_level = record.envelope.log_level
         session.connection.subscribed = set(record.subscribed)
         session.record = saved

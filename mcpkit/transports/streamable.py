@@ -18,25 +18,30 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import trio
 
-from mcpkit.engine import access, dispatch
+from mcpkit.engine import access, dispatch, scopes
 from mcpkit.engine.calls import serve_call, to_line
-from mcpkit.engine.ports import TaskPort
 from mcpkit.engine.runtime import Runtime
 from mcpkit.protocol import eras, events, jsonrpc, sse, types
 from mcpkit.protocol.connection import Connection
-from mcpkit.protocol.errors import HeaderMismatch, InvalidRequest, McpError, UnsupportedVersion
+from mcpkit.protocol.errors import (
+    HeaderMismatch,
+    InsufficientScope,
+    InvalidRequest,
+    McpError,
+    UnsupportedVersion,
+)
 from mcpkit.protocol.headers import Metadata
 from mcpkit.stores.base import StoreError
 from mcpkit.transports import http
 from mcpkit.transports.access import LoggedExchange
 from mcpkit.transports.http import BodyRefused, Disconnected, Exchange, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
+from mcpkit.transports.port import RequestPort
 from mcpkit.transports.security import Guard
 from mcpkit.transports.sessions import Session, Table, TooManySessions
 from mcpkit.transports.streams import Stream, Writer
@@ -182,12 +187,21 @@ class Endpoint:
         if isinstance(event, events.Refuse):
             raise _Refused(eras.http_status(event.error), event.error, event.id)
         assert isinstance(event, events.Call)
+        self._check_scopes(exchange.request, event)
         self._check_arguments(event, metadata)
         reply = dispatch.answer(self._runtime, event)
         if reply is not None:
             await self._answer(exchange, cors, accepted, reply, to_line(self._runtime, connection, reply))
             return
         await self._call(exchange, cors, accepted, connection, event)
+
+    def _check_scopes(self, request: Request, call: events.Call) -> None:
+        """Before anything else is said about the call (AUTH-13), and before a stream begins (AUTH-14)."""
+        call.principal = request.principal
+        try:
+            scopes.check(self._runtime.app, call)
+        except InsufficientScope as error:
+            raise _Refused(403, error, call.id, request.forbidden(error.scopes)) from None
 
     def _check_arguments(self, call: events.Call, metadata: Metadata) -> None:
         params = call.params
@@ -276,12 +290,24 @@ class Endpoint:
             error, request_id = received[0].error, received[0].id
             status = eras.http_status(error, handshake=True)
             raise _Refused(status, error, msgspec.UNSET if request_id is None else request_id)  # RPC-06
+        self._admit(request, session, received)
         stream = session.receive(received, self._nursery, request, streams=accepted[1])
         await self._sessions.keep(session)
         if not any(isinstance(event, events.Call | events.Refuse) for event in received):
             await exchange.respond(202, cors)
             return
         await self._deliver(exchange, cors, accepted, session, stream)
+
+    def _admit(self, request: Request, session: Session, received: list[events.Received]) -> None:
+        """Refuse the message when the token lacks a scope, a batch as a whole."""
+        calls = [event for event in received if isinstance(event, events.Call)]
+        try:
+            for call in calls:
+                self._check_scopes(request, call)
+        except _Refused as refused:
+            for call in calls:
+                session.connection.send(events.Failure(call, refused.error))  # they are not being served
+            raise
 
     async def _initialize(
         self, exchange: Exchange, cors: HeaderList, accepted: Accepted, message: jsonrpc.Message
@@ -296,7 +322,7 @@ class Endpoint:
         reply = dispatch.answer(self._runtime, event)
         assert reply is not None
         try:
-            session = await self._sessions.open(connection, "")
+            session = await self._sessions.open(connection, exchange.request.owner)
         except (TooManySessions, StoreError) as error:
             raise _unavailable(error, event.id) from None
         named: HeaderList = (*cors, (_SESSION, session.id.encode()))
@@ -310,9 +336,10 @@ class Endpoint:
         session_id = request.get("mcp-session-id")
         if session_id is None:
             raise _refused(400, "The header Mcp-Session-Id is missing: send initialize first")
-        session = await self._sessions.find(session_id, "")
+        session = await self._sessions.find(session_id, request.owner)
         if session is None:
             raise _refused(404, "There is no such session: send initialize again")
+        session.principal = request.principal
         try:
             eras.check_session_version(request.get("mcp-protocol-version"), session.envelope)
         except McpError as error:
@@ -347,6 +374,8 @@ class Endpoint:
                 async with trio.open_nursery() as nursery:
                     exchange.on_disconnect(nursery.cancel_scope.cancel)
                     if stream is session.standalone:
+                        left = scopes.seconds_left(session.principal)
+                        nursery.cancel_scope.deadline = trio.current_time() + left
                         nursery.start_soon(session.tell)
                     await stream.copy(writer, after=after, prime=prime)
                     nursery.cancel_scope.cancel()
@@ -371,19 +400,14 @@ class Endpoint:
         await self._stream(exchange, cors, session, stream, after=int(match[2]))
 
 
-class _Port(TaskPort):
+class _Port(RequestPort):
     """The port of a stateless call: what it says while it runs goes out on the call's own response."""
 
     def __init__(self, connection: Connection, writer: Writer, request: Request, *, streams: bool) -> None:
-        self._request = request
+        super().__init__(request)
         self._connection = connection
         self._writer = writer
         self._streams = streams
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """See `context.Port`."""
-        return self._request.mapping
 
     @property
     def caller(self) -> str:

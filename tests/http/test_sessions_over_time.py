@@ -358,7 +358,7 @@ async def test_a_session_belongs_to_whoever_opened_it() -> None:
         for table in (one, two):
             found = await table.find(session.id, "ann")
             assert found is not None
-            assert found.principal == "ann"
+            assert found.owner == "ann"
         assert await two.find(session.id, "bob") is None
 
 
