@@ -6,15 +6,34 @@ The modes are imported when they are first used, since what they need is not nee
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcpkit.auth.base import Auth, Site, Unavailable
 from mcpkit.auth.principal import Principal
 
-_MODES: dict[str, str] = {}
-"""The module of each mode."""
+if TYPE_CHECKING:
+    from mcpkit.auth.bearer import BearerAuth
+    from mcpkit.auth.client_credentials import ClientCredentialsAuth
+    from mcpkit.auth.introspection import IntrospectionAuth
+    from mcpkit.auth.jwt import JWTAuth
 
-__all__ = ["Auth", "Principal", "Site", "Unavailable"]
+_MODES = {
+    "BearerAuth": "mcpkit.auth.bearer",
+    "ClientCredentialsAuth": "mcpkit.auth.client_credentials",
+    "IntrospectionAuth": "mcpkit.auth.introspection",
+    "JWTAuth": "mcpkit.auth.jwt",
+}
+
+__all__ = [
+    "Auth",
+    "BearerAuth",
+    "ClientCredentialsAuth",
+    "IntrospectionAuth",
+    "JWTAuth",
+    "Principal",
+    "Site",
+    "Unavailable",
+]
 
 
 def __getattr__(name: str) -> Any:

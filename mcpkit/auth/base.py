@@ -7,6 +7,7 @@ Source: MCP 2026-07-28, "Authorization"; RFC 6750, RFC 9728.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypedDict
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -67,6 +68,15 @@ class Unavailable(Exception):
     def __init__(self, retry_after: int) -> None:
         super().__init__(f"The token cannot be checked now; try again in {retry_after} s")
         self.retry_after = retry_after
+
+
+class AuthOptions(TypedDict, total=False):
+    """The options that every way of authentication takes; see `Auth`."""
+
+    required_scopes: Sequence[str]
+    resource: str | None
+    authorization_servers: Sequence[str]
+    realm: str
 
 
 class Auth:

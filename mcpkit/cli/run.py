@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     http.add_argument("--path", default=None, help="where the endpoint is (default: /mcp)")
     http.add_argument("--allow-host", action="append", metavar="HOST", help="a further name of this server")
     http.add_argument("--allow-origin", action="append", metavar="URL", help="web pages that may use it")
+    http.add_argument(
+        "--trusted-proxy", action="append", metavar="CIDR", help="a reverse proxy whose X-Forwarded-* counts"
+    )
     http.add_argument("--body-timeout", type=_seconds, metavar="S", help="for a body to arrive (default: 30)")
     http.add_argument("--max-sessions", type=int, metavar="N", help="at the same time (default: 10,000)")
     http.add_argument("--session-idle", type=_seconds, metavar="S", help="until forgotten (default: 1,800)")
@@ -98,6 +101,7 @@ _HTTP_OPTIONS = (
     "path",
     "allow_host",
     "allow_origin",
+    "trusted_proxy",
     "body_timeout",
     "max_sessions",
     "session_idle",
@@ -168,7 +172,11 @@ def _serve_http(options: argparse.Namespace) -> Callable[[App], int]:
         "send_timeout",
         "grace",
     )
-    lists = {"allowed_hosts": options.allow_host or (), "allowed_origins": options.allow_origin or ()}
+    lists = {
+        "allowed_hosts": options.allow_host or (),
+        "allowed_origins": options.allow_origin or (),
+        "trusted_proxies": options.trusted_proxy or (),
+    }
     tls = _given(options, "certfile", "keyfile")
 
     def serve(app: App) -> int:

@@ -19,8 +19,9 @@ from mcpkit.app import App
 from mcpkit.engine import access
 from mcpkit.engine.runtime import running
 from mcpkit.errors import innermost
+from mcpkit.transports.entrance import Entrance
 from mcpkit.transports.guest import Guest, from_asyncio, until_host_ends
-from mcpkit.transports.http import BodyRefused, Disconnected, HeaderList, Request
+from mcpkit.transports.http import BodyRefused, Disconnected, Handler, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
 from mcpkit.transports.streamable import Endpoint
 
@@ -47,6 +48,8 @@ async def serving(app: App, options: HttpOptions) -> AsyncGenerator[Endpoint]:
     """
     async with running(app) as runtime, trio.open_nursery() as nursery:
         endpoint = Endpoint(runtime, nursery, options)
+        if app.auth is not None:
+            await app.auth.run(runtime.store)
         try:
             yield endpoint
         finally:
@@ -100,6 +103,7 @@ class Application:
         app.registry.resolve()
         self._app = app
         self._options = options
+        self._entrance = Entrance(app.auth, options)
         self._raises = raises
         # Of each trio run: a process may have several, one after the other or in threads.
         self._life: trio.lowlevel.RunVar[_Life | None] = trio.lowlevel.RunVar("_life", None)
@@ -225,19 +229,22 @@ class Application:
                     await exchange.refuse(431, f"The headers are larger than {MAX_HEADER_BYTES:,} bytes")
                 elif exchange.is_ambiguous():
                     await exchange.refuse(400, "The length of the body is given in two ways")
-                elif self._is_endpoint(scope):
-                    await self._handle(exchange)
                 else:
-                    await exchange.refuse(404, "Not Found")
+                    await self._route(exchange)
             nursery.cancel_scope.cancel()
 
-    def _is_endpoint(self, scope: Scope) -> bool:
-        path, root = scope["path"], scope.get("root_path", "").rstrip("/")
+    async def _route(self, exchange: AsgiExchange) -> None:
+        path, root = exchange.request.path, exchange.request.prefix
         if root and path.startswith(root):
             path = path[len(root) :]
-        return bool(path.rstrip("/") == self._options.path.rstrip("/"))
+        exchange.request = self._entrance.seen(exchange.request)
+        open_route = self._entrance.open_route(path)
+        if open_route is not None or path.rstrip("/") == self._options.path.rstrip("/"):
+            await self._handle(exchange, open_route)
+        else:
+            await exchange.refuse(404, "Not Found")
 
-    async def _handle(self, exchange: AsgiExchange) -> None:
+    async def _handle(self, exchange: AsgiExchange, open_route: Handler | None) -> None:
         try:
             life = await self._start()
         except Exception:
@@ -247,7 +254,8 @@ class Application:
             await exchange.refuse(503, "The app has ended")
             return
         with life.request() as scope:
-            await life.endpoint.handle(exchange)
+            handler = open_route or self._entrance.guarded(life.endpoint.handle)
+            await handler(exchange)
         if scope.cancelled_caught and not exchange.started:
             await exchange.refuse(503, "The server is ending")
         await exchange.finish()
@@ -271,6 +279,7 @@ class AsgiExchange:
             scope.get("scheme", "http"),
             server[0] if server and server[1] is not None else None,
             client[0] if client else None,
+            scope.get("root_path", "").rstrip("/"),
         )
         self.started = False
         """Whether an answer has begun."""

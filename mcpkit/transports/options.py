@@ -30,6 +30,10 @@ class HttpOptions(Struct, kw_only=True, frozen=True):
     """Origins of web pages that may use the server, such as "https://example.com"; "*" for all."""
     allowed_hosts: Sequence[str] = ()
     """Further names, with or without a port, under which the server is reached."""
+    trusted_proxies: Sequence[str] = ()
+    """Addresses and networks ("10.0.0.0/8", or "unix" for a unix socket) of reverse proxies, whose Forwarded and
+    X-Forwarded-For, -Proto, -Host and -Prefix headers are believed.
+    """
 
     def __post_init__(self) -> None:
         for name in (
@@ -44,7 +48,7 @@ class HttpOptions(Struct, kw_only=True, frozen=True):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
                 raise TypeError(f"{name} is a number from 0 on, not {value!r}")
-        for name in ("allowed_origins", "allowed_hosts"):
+        for name in ("allowed_origins", "allowed_hosts", "trusted_proxies"):
             if isinstance(getattr(self, name), str):
                 raise TypeError(f"{name} is a list of strings, not one string")
         if not self.path.startswith("/"):

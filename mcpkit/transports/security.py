@@ -27,19 +27,31 @@ _EXPOSED_HEADERS = b"Mcp-Session-Id, WWW-Authenticate"
 
 class Guard:
     """The rules of one server. `hosts` are further names under which it may be reached, `origins` pages that
-    may use it ("*" for all).
+    may use it ("*" for all). When it is `strict`, no other names are answered, wherever it listens.
     """
 
-    def __init__(self, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
+    def __init__(
+        self, hosts: Sequence[str] = (), origins: Sequence[str] = (), *, strict: bool = False
+    ) -> None:
+        self._strict = strict
         self._hosts = {host.lower() for host in hosts}
         self._origins = {origin.lower().rstrip("/") for origin in origins}
 
     def refuses(self, request: Request) -> str | None:
         """Why the request is refused (403); None when it is not."""
+        return self.refuses_host(request) or self._refuses_origin(request)
+
+    def refuses_host(self, request: Request) -> str | None:
+        """Why it is refused for the name that it was sent to."""
         host = (request.get("host") or "").lower()
         local = _is_loopback(request.server)
-        if (local or self._hosts) and not self._knows(host, local=local):
+        if (local or self._hosts or self._strict) and not self._knows(host, local=local):
             return f"Forbidden: this server is not reached as {host!r}; allow the name with --allow-host"
+        return None
+
+    def _refuses_origin(self, request: Request) -> str | None:
+        host = (request.get("host") or "").lower()
+        local = _is_loopback(request.server)
         origin = request.get("origin")
         if origin is not None and not self._trusts(origin.lower(), request.scheme, host, local=local):
             return "Forbidden: pages of this origin may not use this server; allow it with --allow-origin"
@@ -54,7 +66,7 @@ class Guard:
         if "*" in self._origins or origin in self._origins:
             return True
         page = _PAGE.fullmatch(origin)
-        own = f"{scheme}://{host.removesuffix(':443' if scheme == 'https' else ':80')}"
+        own = _origin(scheme, host)
         return page is not None and (origin == own or (local and page[1] in _LOCAL_NAMES))
 
     def cors(self, request: Request) -> HeaderList:
@@ -79,6 +91,16 @@ class Guard:
             (b"access-control-allow-headers", allowed),
             (b"access-control-max-age", b"600"),
         )
+
+
+def own_origin(request: Request) -> str | None:
+    """The origin under which the client reaches us; None when the Host header names none."""
+    host = (request.get("host") or "").lower()
+    return _origin(request.scheme, host) if _HOST.fullmatch(host) else None
+
+
+def _origin(scheme: str, host: str) -> str:
+    return f"{scheme}://{host.removesuffix(':443' if scheme == 'https' else ':80')}"
 
 
 def _is_loopback(address: str | None) -> bool:

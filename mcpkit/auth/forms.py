@@ -1,0 +1,94 @@
+"""Forms that clients post to OAuth endpoints, and the answers they get.
+
+Source: RFC 6749 sections 2.3.1, 3.2 and 5; RFC 6750 section 2.1.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, unquote_plus
+
+import msgspec
+
+from mcpkit.transports.http import BodyRefused, Exchange, HeaderList, Request
+
+MAX_FORM = 16 * 1024
+"""Bytes."""
+FORM_SECONDS = 10.0
+MAX_FIELDS = 50
+
+_NO_STORE: HeaderList = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
+
+
+class OAuthError(Exception):
+    """An error of RFC 6749 section 5.2: its `code` is for programs, the description for people."""
+
+    def __init__(self, code: str, description: str, status: int = 400, headers: HeaderList = ()) -> None:
+        super().__init__(description)
+        self.code = code
+        self.status = status
+        self.headers = headers
+
+
+async def respond(
+    exchange: Exchange, status: int, value: Mapping[str, Any], headers: HeaderList = ()
+) -> None:
+    """Answer with JSON that nobody keeps (RFC 6749 section 5.1)."""
+    head = [(b"content-type", b"application/json"), *_NO_STORE, *headers]
+    await exchange.respond(status, head, msgspec.json.encode(value))
+
+
+async def respond_error(exchange: Exchange, error: OAuthError) -> None:
+    """Answer with an error."""
+    await respond(
+        exchange, error.status, {"error": error.code, "error_description": str(error)}, error.headers
+    )
+
+
+async def read_form(exchange: Exchange) -> dict[str, str]:
+    """The fields of a form; empty ones count as absent (RFC 6749 section 3.2). Raises `OAuthError`."""
+    kind = (exchange.request.get("content-type") or "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise OAuthError("invalid_request", "Send the form as application/x-www-form-urlencoded")
+    try:
+        data = await exchange.body(MAX_FORM, FORM_SECONDS)
+    except BodyRefused as refused:
+        raise OAuthError("invalid_request", str(refused), refused.status) from None
+    try:
+        pairs = parse_qsl(
+            data.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
+        )
+    except ValueError:
+        raise OAuthError("invalid_request", "The form cannot be read") from None
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise OAuthError("invalid_request", "A field is there more than once")
+    return {name: value for name, value in fields.items() if value}
+
+
+def basic_credentials(request: Request) -> tuple[str, str] | None:
+    """User and password of Basic credentials, still encoded; None when the request has none. Raises ValueError for
+    what cannot be read.
+    """
+    given = request.all("authorization")
+    if not given:
+        return None
+    scheme, _, value = given[0].partition(" ")
+    if len(given) > 1 or scheme.lower() != "basic":
+        raise ValueError("no Basic credentials")
+    try:
+        user, colon, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise ValueError("no Basic credentials") from None
+    if not colon:
+        raise ValueError("no Basic credentials")
+    return user, password
+
+
+def spellings(text: str) -> tuple[str, ...]:
+    """What one part of Basic credentials may stand for: RFC 6749 wants it form-encoded, and many clients do not."""
+    decoded = unquote_plus(text)
+    return (decoded,) if decoded == text else (decoded, text)
