@@ -135,12 +135,18 @@ def test_evil_names_are_refused_before_the_token_is_looked_at(server: Server) ->
     assert server.post(discover(), {"Origin": "https://evil.example.com"}).status == 403
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"jsonrpc":"2.0","id":1,"method":"no/such"}', b"\xff" * 99])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'{"jsonrpc":"2.0","id":1,"method":"no/such"}', b"\xff" * 99]
+)
 def test_nothing_in_the_body_changes_the_refusal(server: Server, body: bytes) -> None:
     """AUTH-13."""
     responses = [
         server.ask("POST", {**bearer("wrong"), "Content-Type": kind}, data)
-        for kind, data in (("application/json", encoded(discover())), ("application/json", body), ("x/y", body))
+        for kind, data in (
+            ("application/json", encoded(discover())),
+            ("application/json", body),
+            ("x/y", body),
+        )
     ]
     assert {response.status for response in responses} == {401}
     assert len({response.body for response in responses}) == 1
@@ -243,12 +249,18 @@ def test_required_scopes_are_needed_for_everything() -> None:
         refused = server.post(discover(), bearer("ann"))
         assert refused.status == 403
         assert refused.get("www-authenticate") == challenge(
-            server, error="insufficient_scope", error_description="The token lacks a scope", scope="read write"
+            server,
+            error="insufficient_scope",
+            error_description="The token lacks a scope",
+            scope="read write",
         )
         for verb in ("GET", "DELETE"):
             assert server.ask(verb, bearer("ann"), None).status == 403
         assert 'scope="read write"' in (server.post(discover()).get("www-authenticate") or "")
         assert server.post(discover(), bearer("ann-write")).status == 200
         assert server.post(call(1, "audit"), bearer("ann-write")).get("www-authenticate") == challenge(
-            server, error="insufficient_scope", error_description="The token lacks a scope", scope="read write audit"
+            server,
+            error="insufficient_scope",
+            error_description="The token lacks a scope",
+            scope="read write audit",
         )

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from mcpkit import Accepted, App, Complete, Context, Message, Principal, SyncContext, user
+from mcpkit import Accepted, App, Cache, Complete, Context, Message, Principal, SyncContext, user
 from mcpkit.auth import BearerAuth
 
 TOKENS = {
@@ -36,7 +36,8 @@ async def check(token: str) -> object:
 
 
 REQUIRED = os.environ.get("REQUIRED", "").split()
-app = App("guarded", auth=BearerAuth(check, required_scopes=REQUIRED, realm='the "realm" \\'))
+AUTH = BearerAuth(check, required_scopes=REQUIRED, realm='the "realm" \\')
+app = App("guarded", auth=AUTH, cache=Cache(60, "public"))
 
 
 @app.tool
