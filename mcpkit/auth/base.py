@@ -25,7 +25,7 @@ def canonical(url: str) -> str:
     fragment, or a slash at its end. Raises ValueError for what is none.
     """
     parts = urlsplit(url)
-    if parts.scheme.lower() not in _DEFAULT_PORTS or not parts.hostname:
+    if parts.scheme.lower() not in _DEFAULT_PORTS or not parts.hostname or "@" in parts.netloc:
         raise ValueError(f"{url!r} is no absolute http(s) URL")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     port = parts.port

@@ -45,11 +45,11 @@ def _plain(name: str) -> str:
 def is_current(claims: Claims, leeway: float) -> bool:
     """Whether now is between `nbf` and `exp`, as far as they are there. What is no number is no time."""
     now = time.time()
-    expiry, start = claims.get("exp", math.inf), claims.get("nbf", -math.inf)
-    if not (_is_number(expiry) and _is_number(start)):
+    if not all(is_time(claims[name]) for name in ("exp", "nbf") if name in claims):
         return False
-    return bool(start - leeway <= now < expiry + leeway)
+    return bool(claims.get("nbf", now) - leeway <= now < claims.get("exp", math.inf) + leeway)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+def is_time(value: Any) -> bool:
+    """Whether a claim is a NumericDate that can be counted with (RFC 7519 section 2)."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12

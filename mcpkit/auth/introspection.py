@@ -94,14 +94,12 @@ class IntrospectionAuth(Auth):
             answer = await self._issuer.post(
                 {"token": token, "token_type_hint": "access_token"}, self._headers
             )
-        return answer if answer.get("active") is True else None
+        return answer if answer.get("active") is True and read.is_current(answer, 0.0) else None
 
     def _seconds(self, claims: Claims) -> float:
         if claims is None:
             return min(BAD_SECONDS, self._ttl)
-        expiry = claims.get("exp", math.inf)
-        left = expiry - time.time() if isinstance(expiry, int | float) else 0.0
-        return min(self._ttl, left)
+        return float(min(self._ttl, claims.get("exp", math.inf) - time.time()))
 
 
 class _Cache:

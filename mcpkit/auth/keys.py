@@ -89,8 +89,8 @@ class PublishedKeys:
     def __init__(self, url: str) -> None:
         self._issuer = Issuer(url)
         self._keys: dict[str | None, Key] = {}
-        self._tried = self._fetched = self._wondered = -math.inf
-        """When a fetch was tried, when one succeeded, and when one was for a key that was not known."""
+        self._fetched = self._failed = self._wondered = -math.inf
+        """When a fetch succeeded, when one failed, and when one was for a key that was not known."""
         self._fetching = trio.Lock()
 
     async def find(self, kid: str | None) -> Key | None:
@@ -105,24 +105,24 @@ class PublishedKeys:
 
     @property
     def _failing(self) -> bool:
-        return self._tried > self._fetched
+        return self._failed > self._fetched
 
     def _is_due(self, kid: str | None) -> bool:
         now, known = trio.current_time(), kid in self._keys
-        if self._failing and now - self._tried < (STALE_SECONDS if known else FAILED_SECONDS):
+        if self._failing and now - self._failed < (STALE_SECONDS if known else FAILED_SECONDS):
             return False
         if now - self._fetched > MAX_AGE_SECONDS:
             return True
         return not known and now - self._wondered > COOL_DOWN_SECONDS
 
     async def _fetch(self, kid: str | None) -> None:
-        self._tried = trio.current_time()
         document = await self._issuer.try_get()
         if document is None:
+            self._failed = trio.current_time()
             return
+        self._fetched = trio.current_time()
         if self._keys and kid not in self._keys:
-            self._wondered = self._tried
-        self._fetched = self._tried
+            self._wondered = self._fetched
         self._keys = _read(document)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import trio.testing
 from kit import Response, Server, encoded, headers_for, over
 from support import STATELESS, initialize, request
 
@@ -15,6 +17,17 @@ GUARDED = SCRIPTS / "guarded.py"
 def bearer(token: str) -> dict[str, str]:
     """The header that shows a token."""
     return {"Authorization": f"Bearer {token}"}
+
+
+def on_own_clock(test: Callable[[trio.testing.MockClock, Any], Awaitable[None]]) -> Callable[[Any], None]:
+    """Run an async test of an issuer on a clock that moves only when the test says so: real sockets take their time."""
+
+    def run(issuer: Any) -> None:
+        clock = trio.testing.MockClock()
+        trio.run(test, clock, issuer, clock=clock, strict_exception_groups=True)
+
+    run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
+    return run
 
 
 class Client:
