@@ -24,6 +24,7 @@ from mcpkit.stores.base import StoreError
 from mcpkit.transports.http import Exchange, Request
 
 TOKEN = "/token"  # noqa: S105 - a path
+AUTHORIZE = "/authorize"
 _RETRY_SECONDS = 60
 _BASIC = ((b"www-authenticate", b'Basic realm="token"'),)
 
@@ -77,7 +78,12 @@ class ClientCredentialsAuth(Auth):
     def routes(self) -> Mapping[str, Route]:
         """See `Auth`."""
         openid = "/.well-known/openid-configuration"  # where it is found below a prefix (RFC 8414 section 5)
-        return {TOKEN: self._token, SERVER_METADATA: self._describe, openid: self._describe}
+        return {
+            TOKEN: self._token,
+            AUTHORIZE: self._authorize,
+            SERVER_METADATA: self._describe,
+            openid: self._describe,
+        }
 
     async def verify(self, token: str, site: Site) -> Principal | None:
         """See `Auth`."""
@@ -157,19 +163,27 @@ class ClientCredentialsAuth(Auth):
             )
         return OAuthError("invalid_client", "There is no such client, or its secret is another", 401, _BASIC)
 
+    async def _authorize(self, exchange: Exchange, site: Site) -> None:
+        error = OAuthError(
+            "unsupported_response_type", "This server has no users, only clients with a secret"
+        )
+        await forms.respond_error(exchange, error)
+
     async def _describe(self, exchange: Exchange, site: Site) -> None:
         if exchange.request.method not in ("GET", "HEAD"):
             await exchange.respond(405, [(b"allow", b"GET, HEAD, OPTIONS")])
             return
-        scopes = list(dict.fromkeys(scope for allowed in self._scopes.values() for scope in allowed))
-        document: dict[str, object] = {
+        document = {
             "issuer": site.url(""),
+            # There is nothing there but an error: the official clients read no metadata without it.
+            "authorization_endpoint": site.url(AUTHORIZE),
             "token_endpoint": site.url(TOKEN),
             "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
             "grant_types_supported": ["client_credentials"],
             "response_types_supported": [],
+            # No scopes_supported: clients ask for all of them, and each may have others.
         }
-        await forms.respond(exchange, 200, document | ({"scopes_supported": scopes} if scopes else {}))
+        await forms.respond(exchange, 200, document)
 
 
 def _hash(secret: str) -> bytes:

@@ -120,8 +120,8 @@ class PublishedKeys:
         if document is None:
             self._failed = trio.current_time()
             return
-        self._fetched = trio.current_time()
-        if self._keys and kid not in self._keys:
+        first, self._fetched = self._fetched == -math.inf, trio.current_time()
+        if not first and kid not in self._keys:
             self._wondered = self._fetched
         self._keys = _read(document)
 
