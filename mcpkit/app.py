@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from mcpkit.registry import Cache
 from mcpkit.scaffold import Scaffold
 from mcpkit.seal import StateKey
 from mcpkit.stores.base import Store
+from mcpkit.watching import Watches
 
 M = TypeVar("M", bound=Middleware)
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
@@ -70,6 +72,7 @@ class App(Scaffold):
         """Tells clients that something has changed; what is added and removed while serving is told by
         itself.
         """
+        self.watches = Watches()
         self.registry.on_change = self._changed
         self.sources: tuple[Source, ...] = ()
         self.layers: tuple[Middleware, ...] = ()
@@ -114,6 +117,27 @@ class App(Scaffold):
             )
         self.layers = (*self.layers, fn)
         return fn
+
+    def watch(self, uri: str, path: str | os.PathLike[str]) -> None:
+        """Tell clients when the file behind a resource changes, for as long as the app is served.
+
+        A change of the file at `path` is told as an update of the resource `uri`; when the file appears or vanishes,
+        the list of resources has changed as well. It need not exist yet. At a folder, whatever changes in it or below
+        updates the resource.
+
+        Where `uri` is a template, `path` is a pattern with the same variables, and each file that matches is a resource
+        of its own: `app.watch("note://{name}", "notes/{name}.md")`. `{name}` matches within a segment of the path;
+        `{+path}`, or `{/path*}` as in "docs{/path*}", matches what is below as well. Values are percent-encoded in the
+        URI, as in `list=` of the resource.
+
+        Relative paths count from the current directory at this moment. Links are followed. May be called before and
+        while the app is served, from any task or thread; what begins to be watched while it is served is told as having
+        appeared. It registers no resource: what clients read is still a function of yours.
+
+        Changes are noticed at once with `mcpkit[reload]`, and within half a second without. Raises TypeError for what
+        is no URI or path, ValueError for one that is malformed, and where the variables of the two differ.
+        """
+        self.watches.add(uri, path)
 
     # The rim is imported when it is first needed: a script that only declares pays for none of it.
 

@@ -15,20 +15,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
 from mcpkit.cli.load import TargetError, is_path, split_target
+from mcpkit.engine.files import looks, snapshot
 from mcpkit.transports.address import Address, listening
+from mcpkit.watching import Found
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_POLL_SECONDS = 0.5
 _CLEANUP_SECONDS = 3.0
 """How long a server may go on after its grace, until it is killed."""
-
-Snapshot = Mapping[str, tuple[int, int, int]]
 
 
 def supervise(target: str, words: Sequence[str], address: Address, grace: float) -> NoReturn:
@@ -38,16 +37,17 @@ def supervise(target: str, words: Sequence[str], address: Address, grace: float)
     """
     folder = scripts_folder(target)
     with listening(address) as bound:
-        watched = changes(folder)
+        told = False
+        watched = changes(folder, lambda: server.poll() is not None and not told)
+        next(watched)
         server = _start(words, bound.fileno())
         for number in _SIGNALS:
             signal.signal(number, _leave)
         try:
-            told = False
             while True:
                 changed = next(watched)
                 if changed:
-                    _say(f"{_shown(changed, folder)} changed")
+                    _say(f"{_shown(changed)} changed")
                     _end(server, grace)
                     server, told = _start(words, bound.fileno()), False
                 elif server.poll() is not None and not told:
@@ -125,47 +125,19 @@ def _say(text: str) -> None:
 # -- What changes ----------------------------------------------------------------------------
 
 
-def changes(folder: Path) -> Iterator[set[str]]:
-    """The scripts that changed below a folder since the last time; nothing, every half a second, while none does."""
-    try:
-        import watchfiles
-    except ImportError:
-        return _polled(folder, _snapshot(folder))
-    return (
-        {path for _, path in found}
-        for found in watchfiles.watch(
-            folder,
-            watch_filter=lambda _, path: _is_script(folder, Path(path)),
-            rust_timeout=int(_POLL_SECONDS * 1000),
-            yield_on_timeout=True,
-        )
-    )
+def changes(folder: Path, awake: Callable[[], bool] = lambda: False) -> Iterator[set[str]]:
+    """The scripts that changed below a folder since the last time; nothing the first time, now and then, and when
+    `awake` (asked twenty times a second) says so.
+    """
 
+    def look(places: set[str]) -> Found | None:
+        return snapshot(str(folder), places, enter=lambda path: not _is_foreign(Path(path)))
 
-def _polled(folder: Path, before: Snapshot) -> Iterator[set[str]]:
-    while True:
-        time.sleep(_POLL_SECONDS)
-        now = _snapshot(folder)
-        yield {path for path in before.keys() | now.keys() if before.get(path) != now.get(path)}
+    before: Found = {}
+    for times, found in enumerate(looks(look, awake)):
+        now = before if found is None else {path: found[path] for path in found if path.endswith(".py")}
+        yield {path for path, _ in before.items() ^ now.items()} if times else set()
         before = now
-
-
-def _snapshot(folder: Path) -> Snapshot:
-    found: dict[str, tuple[int, int, int]] = {}
-    for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not _is_foreign(Path(place, name))]
-        for path in (os.path.join(place, name) for name in files if name.endswith(".py")):
-            try:
-                status = os.stat(path)
-            except OSError:
-                continue  # it has just gone
-            found[path] = status.st_mtime_ns, status.st_size, status.st_ino
-    return found
-
-
-def _is_script(folder: Path, path: Path) -> bool:
-    inside = [parent for parent in path.parents if folder in parent.parents]
-    return path.suffix == ".py" and not any(map(_is_foreign, inside))
 
 
 def _is_foreign(folder: Path) -> bool:
@@ -174,6 +146,6 @@ def _is_foreign(folder: Path) -> bool:
     return name.startswith(".") or name in ("node_modules", "__pycache__") or (folder / "pyvenv.cfg").exists()
 
 
-def _shown(changed: set[str], folder: Path) -> str:
-    first, *others = sorted(os.path.relpath(path, folder) for path in changed)
+def _shown(changed: set[str]) -> str:
+    first, *others = sorted(changed)
     return first + (f" and {len(others)} more" if others else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, nullcontext
@@ -17,9 +18,11 @@ from mcpkit.protocol.events import Identity
 from mcpkit.seal import Sealer, keys_from_environment
 from mcpkit.stores.base import Bus, Store
 from mcpkit.stores.memory import MemoryStore
+from mcpkit.watching import Watch
 
 if TYPE_CHECKING:
     from mcpkit.engine.aio import AsyncioThread
+    from mcpkit.engine.watcher import Watcher
 
 MAX_THREADS = 40
 """Plain `def` handlers that run at once; more wait for a thread."""
@@ -47,6 +50,7 @@ class Runtime:
         self.ready = trio.Event()
         self.state: Any = None
         self._closing = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
         # logging.config.dictConfig in a script switches off the loggers that it does not name, and with ours the
         # tracebacks of its own handlers.
         logging.getLogger("mcpkit").disabled = False
@@ -54,6 +58,7 @@ class Runtime:
         # that it opened at its beginning.
         self._lifetime = trio.CancelScope(shield=True)
         self._asyncio_thread: AsyncioThread | None = None
+        self._watcher: Watcher | None = None
 
     def providing(self, method: str) -> Iterator[Handler]:
         """The handlers of the providers that override a method, in order."""
@@ -70,6 +75,21 @@ class Runtime:
 
             self._asyncio_thread = AsyncioThread()
         return self._asyncio_thread
+
+    def watch(self, known: tuple[Watch, ...] = ()) -> Watcher:
+        """Watch what the app watches, with `known` as it is found."""
+        if self._watcher is None:
+            from mcpkit.engine.watcher import Watcher  # few apps watch files
+
+            self._watcher = Watcher(self.app.watches, self.app.notifier, known)
+            self.background.start_soon(self._watcher.run)
+        self._watcher.wake()
+        return self._watcher
+
+    def watch_more(self) -> None:
+        """The app watches more than before; from any thread."""
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(lambda: None if self._closing.is_set() else self.watch())
 
     async def _live(self) -> None:
         """Enter the lifespan, wait for the end, leave it."""
@@ -90,6 +110,8 @@ class Runtime:
         self._lifetime.deadline = trio.current_time() + (_CLEANUP_SECONDS if self.ready.is_set() else 0.0)
         if self._asyncio_thread is not None:
             self._asyncio_thread.close()
+        if self._watcher is not None:
+            self._watcher.close()
 
 
 @asynccontextmanager
@@ -103,10 +125,15 @@ async def running(app: App) -> AsyncGenerator[Runtime]:
     async with hearing, trio.open_nursery() as runtime.background:
         runtime.background.start_soon(runtime._live)
         app.notifier.attach(runtime.hub.publish)
+        app.watches.attach(runtime.watch_more)
         app.servings += 1
         try:
+            known = app.watches.all()
+            if known:
+                await runtime.watch(known).first_look()
             yield runtime
         finally:
             app.servings -= 1
+            app.watches.detach(runtime.watch_more)
             app.notifier.detach(runtime.hub.publish)
             runtime.close()

@@ -80,20 +80,24 @@ class UriTemplate:
     """A URI template: RFC 6570 levels 1 to 3, and ``{/x*}``.
 
     `text` is the template as written, `names` are its variables in order of appearance, `exploded` are those
-    matched as lists. Raises `ValueError`, naming template and position, for unbalanced braces, an empty
-    expression, a bad variable name, an operator or modifier that is not supported, a variable used twice, and
-    a character that has to be percent-encoded. An instance never changes and may be shared between threads.
+    matched as lists, `reserved` those of ``{+x}`` and ``{#x}``. Raises `ValueError`, naming template and
+    position, for unbalanced braces, an empty expression, a bad variable name, an operator or modifier that is
+    not supported, a variable used twice, and a character that has to be percent-encoded. An instance never
+    changes and may be shared between threads.
     """
 
     text: str
     names: tuple[str, ...]
     exploded: frozenset[str]
+    reserved: frozenset[str]
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._parts, self.exploded = _parse(text)
-        self.names = tuple(
-            name for part in self._parts if isinstance(part, _Expression) for name in part.names
+        expressions = [part for part in self._parts if isinstance(part, _Expression)]
+        self.names = tuple(name for part in expressions for name in part.names)
+        self.reserved = frozenset(
+            name for part in expressions if part.operator.chars is ANY for name in part.names
         )
         # Literal start and end are compared alone: for most URIs of other templates that answers at once.
         pieces = _pieces(self._parts, self.exploded)
@@ -142,10 +146,10 @@ class UriTemplate:
 
     def _expanded(self, part: _Expression, values: Mapping[str, object]) -> str:
         operator = part.operator
-        encode = _encode_reserved if operator.chars is ANY else _encode
+        encoder = _encode_reserved if operator.chars is ANY else encode
         written: list[str] = []
         for name in part.names:
-            items = _items(name, values.get(name), encode)
+            items = _items(name, values.get(name), encoder)
             if items and name in self.exploded:
                 written += items
             elif items:
@@ -308,7 +312,10 @@ def _escape(run: re.Match[str]) -> str:
     return "%" + run[0].encode().hex("%").upper()
 
 
-def _encode(text: str) -> str:
+def encode(text: str) -> str:
+    """`text` with all but the unreserved characters percent-encoded. Raises `UnicodeEncodeError` for what is no
+    text: lone surrogates.
+    """
     return _NOT_UNRESERVED.sub(_escape, text)
 
 
