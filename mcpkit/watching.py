@@ -41,7 +41,9 @@ class Watch:
             raise TypeError(f"a resource is named by its URI, a string, not by {uri!r}")
         check_uri(uri)
         place = os.fspath(path)
-        if not isinstance(place, str) or not place or "\0" in place:
+        if not isinstance(place, str):
+            raise TypeError(f"{uri!r} cannot be watched: {place!r} is no path, which is a string or a Path")
+        if not place or "\0" in place:
             raise ValueError(f"{uri!r} cannot be watched: {place!r} is no path")
         self.uri = uri
         self.template = UriTemplate(uri) if is_template(uri) else None

@@ -26,7 +26,9 @@ _QUIET_SECONDS = 5.0
 _STEP_MS = 50
 _GATHER_MS = 500
 _CLOCK_TICK = 0.01
-"""Seconds. Files that are written twice within a tick of the system's clock have the same time twice."""
+"""Seconds. A file that is written twice within a tick of the system's clock has the same time twice. So what has just
+been written is looked at once more, after a tick.
+"""
 
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
 
@@ -47,44 +49,62 @@ def snapshot(
     each.
     """
     found: dict[str, Stamp] = {}
-    pending: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
+    fresh: list[str] = []
     try:
-        _note_links(root, places)
-        while pending:
+        for name, status in _walk(root, places, depth, enter):
             if stopped():
                 return None
-            name, above = pending.pop()
-            path = os.path.join(root, name) if name else root
-            status = _status(path)
-            if status is None:
-                _note_nearest(path, places)
-            elif stat.S_ISREG(status.st_mode):
-                found[name] = status.st_mtime_ns, status.st_size, status.st_ino
-            elif stat.S_ISDIR(status.st_mode):
-                found[f"{name}/"] = 0, 0, status.st_ino
-                identity = status.st_dev, status.st_ino
-                level = name.count("/") + 1 if name else 0
-                # A folder may be within itself: links lead back up.
-                if identity not in above and level <= depth and (not name or enter(path)):
-                    within = above | {identity}
-                    pending += [(os.path.join(name, entry), within) for entry in _inside(path, places)]
+            found[name] = _stamp(status)
+            age = time.time_ns() - status.st_mtime_ns
+            if stat.S_ISREG(status.st_mode) and 0 <= age < _CLOCK_TICK * 1e9:
+                fresh.append(name)
+        if fresh:
+            time.sleep(2 * _CLOCK_TICK)
+        for name in fresh:
+            again = _status(os.path.join(root, name) if name else root)
+            found[name] = found[name] if again is None else _stamp(again)
     except OSError:
         return None
     return found
 
 
+def _walk(
+    root: str, places: set[str], depth: float, enter: Callable[[str], bool]
+) -> Iterator[tuple[str, os.stat_result]]:
+    _note_links(root, places)
+    pending: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
+    while pending:
+        name, above = pending.pop()
+        path = os.path.join(root, name) if name else root
+        status = _status(path)
+        if status is None:
+            _note_nearest(path, places)
+        elif stat.S_ISREG(status.st_mode):
+            yield name, status
+        elif stat.S_ISDIR(status.st_mode):
+            yield f"{name}/", status
+            identity = status.st_dev, status.st_ino
+            level = name.count("/") + 1 if name else 0
+            # A folder may be within itself: links lead back up.
+            if identity not in above and level <= depth and (not name or enter(path)):
+                within = above | {identity}
+                pending += [(os.path.join(name, entry), within) for entry in _inside(path, places)]
+
+
 def _status(path: str) -> os.stat_result | None:
-    """None for what is not there, or cannot be seen."""
+    """None for what is not there, or cannot be seen. Raises OSError when the disk fails."""
     try:
-        status = os.stat(path)
-        if 0 <= time.time_ns() - status.st_mtime_ns < _CLOCK_TICK * 1e9:
-            time.sleep(2 * _CLOCK_TICK)
-            status = os.stat(path)
+        return os.stat(path)
     except OSError as error:
         if error.errno in _ABSENT:
             return None
         raise
-    return status
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    if stat.S_ISDIR(status.st_mode):
+        return 0, 0, status.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _inside(folder: str, places: set[str]) -> list[str]:
