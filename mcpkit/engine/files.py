@@ -148,7 +148,7 @@ def looks(look: Callable[[set[str]], T], awake: Callable[[], bool]) -> Iterator[
     argument, or when `awake` (asked twenty times a second) says so.
     """
     watched: set[str] = set()
-    changes: Iterator[set[str] | None] = iter(())
+    changes = _changes(watched)
     changed: set[str] = set()
     while True:
         places: set[str] = set()
@@ -173,12 +173,12 @@ def _wait(changes: Iterator[set[str] | None], awake: Callable[[], bool]) -> set[
 
 def _changes(folders: set[str]) -> Iterator[set[str] | None]:
     """Twenty times a second, the paths of what has changed in `folders` since the first time; None where nobody can
-    say: without `watchfiles`, or when a folder has gone or the system's limit of watches is reached.
+    say: without folders or `watchfiles`, or when a folder has gone or the system's limit of watches is reached.
     """
     try:
-        import watchfiles  # only when something is watched
+        import watchfiles  # slow to import
 
-        for found in watchfiles.watch(
+        reported = watchfiles.watch(
             *folders,
             recursive=False,
             watch_filter=None,
@@ -186,9 +186,11 @@ def _changes(folders: set[str]) -> Iterator[set[str] | None]:
             debounce=_GATHER_MS,
             rust_timeout=1,
             yield_on_timeout=True,
-        ):
+        )
+        for found in reported if folders else ():
             yield {path for _, path in found}
     except (ImportError, OSError, RuntimeError):
-        while True:
-            time.sleep(_STEP_MS / 1000)
-            yield None
+        pass
+    while True:
+        time.sleep(_STEP_MS / 1000)
+        yield None
