@@ -431,9 +431,12 @@ async def test_shutting_down_is_immediate_and_leaves_nothing(folder: Path) -> No
         return time.monotonic() - began
 
     await serve()
-    before = descriptors(), threading.active_count()
+    most = descriptors(), threading.active_count()
     assert max([await serve() for _ in range(5)]) < 1
-    assert (descriptors(), threading.active_count()) == before
+    assert threading.active_count() <= most[1]
+    with trio.fail_after(10):
+        while descriptors() > most[0]:  # watchfiles closes its own in a thread, a little later
+            await trio.sleep(0.005)
 
 
 def descriptors() -> int:
