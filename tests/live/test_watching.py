@@ -5,12 +5,15 @@ Required by the public docstring of `App.watch`, and SUB-10, RES-08 of the proto
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -28,7 +31,7 @@ PLAIN = "doc:plain"
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How files are watched."""
     if request.param == "watchfiles":
-        pytest.importorskip("watchfiles")
+        importlib.import_module("watchfiles")
     else:
         monkeypatch.setitem(sys.modules, "watchfiles", None)  # import then raises ImportError
     return str(request.param)
@@ -285,9 +288,27 @@ async def test_a_folder_that_cannot_be_read_is_watched_again_when_it_can(folder:
         assert await ear.heard() == {LIST, "note://a", "all:below"}
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
-async def test_a_folder_without_permission_is_watched_again_when_it_is_given(folder: Path) -> None:
+@pytest.fixture
+def own_folder() -> Iterator[Path]:
+    """A folder of somebody who cannot read what its permissions forbid: not root, who can read everything."""
+    with tempfile.TemporaryDirectory() as name:
+        root = os.geteuid() == 0
+        if root:
+            os.chown(name, _NOBODY, _NOBODY)
+            os.seteuid(_NOBODY)
+        try:
+            yield Path(name)
+        finally:
+            if root:
+                os.seteuid(0)
+
+
+_NOBODY = 65534
+
+
+async def test_a_folder_without_permission_is_watched_again_when_it_is_given(own_folder: Path) -> None:
     """What cannot be read has vanished for the client."""
+    folder = own_folder
     app, notes = watched_app(folder), folder / "notes"
     notes.mkdir()
     (notes / "a.md").touch()
