@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import random
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -100,6 +99,12 @@ async def ask(ctx: Context) -> str:
 def ask_in_thread(ctx: SyncContext) -> str:
     ctx.elicit(Confirm, "Go on?", timeout=3600)
     return "never, as long as the client does not answer"
+
+
+@app.tool
+async def pour(ctx: Context) -> str:
+    while True:
+        await ctx.info("x" * 65536)
 
 
 # -- Changes ---------------------------------------------------------------------------------
@@ -205,7 +210,7 @@ async def memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@app.tool
-async def threads() -> int:
-    """Threads of the process."""
-    return threading.active_count()
+SEND_SECONDS = 1.0
+"""What clients of `bare` may take, and of other servers that are started for that."""
+
+bare = app.asgi(send_timeout=SEND_SECONDS)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import trio
-from support import STATELESS, initialize, request
+from support import PREFIX, STATELESS, initialize, request
 
 BUSY = Path(__file__).parent / "busy.py"
 SECONDS = 60.0
@@ -76,7 +76,7 @@ class Line:
         pairs = [line.partition(":") for line in lines[1:]]
         return Head(int(lines[0].split()[1]), {name.lower(): value.strip() for name, _, value in pairs})
 
-    async def messages(self, head: Head) -> AsyncIterator[Json]:
+    async def messages(self, head: Head) -> AsyncGenerator[Json]:
         """The messages in a response, as they come."""
         if not head.streams:
             body = await self._exactly(int(head.headers.get("content-length", 0)))
@@ -180,6 +180,11 @@ class Http:
             headers |= {"Mcp-Name": message["params"][field]} if field else {}
         return headers
 
+    async def begin(self, name: str, **arguments: Any) -> None:
+        """Call a tool whose log messages are wanted, and leave the response to the caller."""
+        wanted = {PREFIX + "logLevel": "debug"} if self.revision == STATELESS else {}
+        await self.send(self.request("tools/call", {**tool(name, arguments), "_meta": wanted}))
+
     async def send(self, message: Json | Sequence[Json]) -> None:
         """Send a message, or a batch, and leave the response to the caller."""
         await self.line.send("POST", self.headers(message), json.dumps(message).encode())
@@ -205,8 +210,9 @@ class Http:
         """Subscribe to resources; at once where there are batches."""
         requests = [self.request("resources/subscribe", {"uri": uri}) for uri in uris]
         if self.revision == "2025-03-26":
-            (replies,) = await self.post(requests)
-            assert len(replies) == len(uris) and all("result" in reply for reply in replies)
+            for start in range(0, len(requests), 1000):
+                (replies,) = await self.post(requests[start : start + 1000])
+                assert all("result" in reply for reply in replies)
         else:
             for message in requests:
                 assert "result" in (await self.post(message))[-1]
@@ -267,10 +273,9 @@ async def alone(client: Http) -> Json:
     with trio.fail_after(SECONDS / 3):
         while True:
             report = await inside(client)
-            if (
-                report["objects"]["hypercorn_tcp.Connection"] == 1
-                and "sessions.Session" not in report["objects"]
-            ):
+            found = report["objects"]
+            alone = found.get("hypercorn_tcp.Connection", 1) == found["asgi.AsgiExchange"] == 1
+            if alone and "sessions.Session" not in found:
                 return report
             await trio.sleep(0.02)
 
