@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, NamedTuple, Self
 
 import trio
@@ -238,6 +242,104 @@ class Http:
         await line.close()
 
 
+class Stdio:
+    """A client over stdio, which collects what comes. Its own requests have ids that are strings."""
+
+    def __init__(self, process: trio.Process, revision: str) -> None:
+        self.process = process
+        self.revision = revision
+        self.replies: list[Json] = []
+        """Replies to requests that somebody else has made with `write`."""
+        self.notifications: list[Json] = []
+        self.questions = 0
+        self.taken_back = 0
+        """Questions of the server, and those of them that it has cancelled."""
+        self.answer: Json | None = None
+        """The result of each question; None for a client that does not answer."""
+        self._own: dict[str, Json] = {}
+        self._ids = itertools.count(1)
+        self._changed = trio.Event()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, revision: str, *, capabilities: Json | None = None) -> AsyncGenerator[Self]:
+        """A process, with a client that has done what one of its revision does first."""
+        command = [sys.executable, "-m", "mcpkit", "run", str(BUSY)]
+        process = await trio.lowlevel.open_process(command, stdin=PIPE, stdout=PIPE)
+        client = cls(process, revision)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client._read)
+                if revision != STATELESS:
+                    await client._result(initialize(revision, "own-0", capabilities))
+                    await client.write([_INITIALIZED])
+                yield client
+                await client._stdin.aclose()
+                assert await process.wait() == 0
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+                for stream in (process.stdin, process.stdout):
+                    assert stream is not None
+                    await stream.aclose()
+
+    @property
+    def _stdin(self) -> trio.abc.SendStream:
+        assert self.process.stdin is not None
+        return self.process.stdin
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        buffer = bytearray()
+        async for data in self.process.stdout:
+            buffer += data
+            *lines, rest = buffer.split(b"\n")
+            buffer = bytearray(rest)
+            for line in lines:
+                await self._take(json.loads(line))
+            self._changed.set()
+            self._changed = trio.Event()
+
+    async def _take(self, message: Json) -> None:
+        if "method" not in message:
+            own = isinstance(message["id"], str) and message["id"].startswith("own-")
+            self._own |= {message["id"]: message} if own else {}
+            self.replies += [] if own else [message]
+        elif "id" in message:
+            self.questions += 1
+            if self.answer is not None:
+                await self.write([{"jsonrpc": "2.0", "id": message["id"], "result": self.answer}])
+        elif message["method"] == "notifications/cancelled":
+            self.taken_back += 1
+        else:
+            self.notifications.append(message)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something holds for what has come."""
+        while not condition():
+            await self._changed.wait()
+
+    async def write(self, messages: Sequence[Json]) -> None:
+        """Send messages, in one write."""
+        await self._stdin.send_all(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+
+    async def ask(self, method: str, params: Json | None = None) -> Any:
+        """The result of a request."""
+        return await self._result(request(f"own-{next(self._ids)}", method, params, revision=self.revision))
+
+    async def _result(self, message: Json) -> Any:
+        await self.write([message])
+        await self.until(lambda: message["id"] in self._own)
+        reply = self._own.pop(message["id"])
+        assert "result" in reply, reply
+        return reply["result"]
+
+    async def call(self, name: str, **arguments: Any) -> Any:
+        """What a tool returns, as JSON."""
+        return value(await self.ask("tools/call", tool(name, arguments)))
+
+
 def value(result: Json) -> Any:
     """What a tool has returned, as JSON."""
     assert not result.get("isError"), result
@@ -262,7 +364,7 @@ async def together(tasks: Sequence[Callable[[], Awaitable[object]]], most: int) 
             nursery.start_soon(one, task)
 
 
-async def inside(client: Http) -> Json:
+async def inside(client: Http | Stdio) -> Json:
     """What the server holds."""
     report: Json = await client.call("inside")
     return report
@@ -280,7 +382,7 @@ async def alone(client: Http) -> Json:
             await trio.sleep(0.02)
 
 
-async def until_as(client: Http, before: Json, seconds: float = SECONDS / 3) -> None:
+async def until_as(client: Http | Stdio, before: Json, seconds: float = SECONDS / 3) -> None:
     """Wait until the server holds what it held before; sessions and threads end in their own time."""
     now: Json = {}
     with trio.move_on_after(seconds):
