@@ -19,7 +19,7 @@ from mcpkit.app import App
 from mcpkit.engine import access
 from mcpkit.engine.runtime import running
 from mcpkit.errors import innermost
-from mcpkit.transports.entrance import Entrance
+from mcpkit.transports.gateway import Gateway
 from mcpkit.transports.guest import Guest, from_asyncio, until_host_ends
 from mcpkit.transports.http import BodyRefused, Disconnected, Handler, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
@@ -103,7 +103,7 @@ class Application:
         app.registry.resolve()
         self._app = app
         self._options = options
-        self._entrance = Entrance(app.auth, options)
+        self._gateway = Gateway(app.auth, options)
         self._raises = raises
         # Of each trio run: a process may have several, one after the other or in threads.
         self._life: trio.lowlevel.RunVar[_Life | None] = trio.lowlevel.RunVar("_life", None)
@@ -237,8 +237,8 @@ class Application:
         path, root = exchange.request.path, exchange.request.prefix
         if root and path.startswith(root):
             path = path[len(root) :]
-        exchange.request = self._entrance.seen(exchange.request)
-        open_route = self._entrance.open_route(path)
+        exchange.request = self._gateway.seen(exchange.request)
+        open_route = self._gateway.open_route(path)
         if open_route is not None or path.rstrip("/") == self._options.path.rstrip("/"):
             await self._handle(exchange, open_route)
         else:
@@ -254,7 +254,7 @@ class Application:
             await exchange.refuse(503, "The app has ended")
             return
         with life.request() as scope:
-            handler = open_route or self._entrance.guarded(life.endpoint.handle)
+            handler = open_route or self._gateway.guarded(life.endpoint.handle)
             await handler(exchange)
         if scope.cancelled_caught and not exchange.started:
             await exchange.refuse(503, "The server is ending")

@@ -1,8 +1,8 @@
 """What every HTTP request passes before it reaches what it asks for.
 
     a proxy           what a trusted one says of the request is believed
-    an open route     metadata, and what an `Auth` serves to clients without a token: `Entrance.open_route`
-    everything else   needs a token, in an app with auth: `Entrance.guarded`
+    an open route     metadata, and what an `Auth` serves to clients without a token: `Gateway.open_route`
+    everything else   needs a token, in an app with auth: `Gateway.guarded`
 
 A preflight never needs a token: browsers send none with it.
 """
@@ -27,8 +27,8 @@ from mcpkit.transports.proxies import Proxies
 from mcpkit.transports.security import Guard, own_origin
 
 
-class Entrance:
-    """The entrance of one app."""
+class Gateway:
+    """The gateway of one app."""
 
     def __init__(self, auth: Auth | None, options: HttpOptions) -> None:
         self._auth = auth
