@@ -23,6 +23,9 @@ from mcpkit.watching import Watches
 M = TypeVar("M", bound=Middleware)
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 
+_OVER_HTTP: dict[str, dict[str, Any]] = {"http": {}, "sse": {"transport": "sse", "path": "/sse"}}
+"""The transports of an HTTP server, each with the options that make it what it is."""
+
 
 class App(Scaffold):
     """An MCP server: definitions that can be served many times at once.
@@ -151,6 +154,8 @@ class App(Scaffold):
         `keyfile` for TLS, and the options of `transports.options.HttpOptions`. The URL is printed on standard
         error.
 
+        "sse": HTTP+SSE for older clients, with the same options; the "http" option `with_sse` serves both.
+
         Raises TypeError when something that was registered cannot be served or an option is unknown,
         ValueError for an unknown transport, OSError when the address cannot be listened on.
         """
@@ -158,12 +163,12 @@ class App(Scaffold):
             from mcpkit.transports import stdio
 
             stdio.run(self, **options)
-        elif transport == "http":
+        elif transport in _OVER_HTTP:
             from mcpkit.transports import hypercorn
 
-            hypercorn.run(self, **options)
+            hypercorn.run(self, **{**_OVER_HTTP[transport], **options})
         else:
-            raise ValueError(f"unknown transport {transport!r}: use stdio or http")
+            raise ValueError(f"unknown transport {transport!r}: use stdio, http or sse")
 
     async def serve(self, transport: str = "stdio", **options: Any) -> None:
         """Like `run`, inside a running trio loop; the caller handles signals, and cancels to stop."""
@@ -171,12 +176,12 @@ class App(Scaffold):
             from mcpkit.transports import stdio
 
             await stdio.serve(self, **options)
-        elif transport == "http":
+        elif transport in _OVER_HTTP:
             from mcpkit.transports import hypercorn
 
-            await hypercorn.serve(self, **options)
+            await hypercorn.serve(self, **{**_OVER_HTTP[transport], **options})
         else:
-            raise ValueError(f"unknown transport {transport!r}: use stdio or http")
+            raise ValueError(f"unknown transport {transport!r}: use stdio, http or sse")
 
     def asgi(self, path: str = "/mcp", **options: Any) -> Any:
         """The app as an ASGI 3 application, to serve or to mount in any ASGI server, on trio or asyncio.

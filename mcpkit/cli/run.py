@@ -23,9 +23,13 @@ _PATIENCE_SECONDS = 2.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `run`."""
     parser.add_argument("target", metavar="TARGET")
-    parser.add_argument("--transport", choices=["stdio", "http"], default="stdio", help="default: stdio")
+    parser.add_argument(
+        "--transport", choices=["stdio", "http", "sse"], default="stdio", help="default: stdio"
+    )
     parser.add_argument("--debug", action="store_true", help="show clients the text of internal errors")
-    parser.add_argument("--max-body", type=_size, metavar="BYTES", help="largest message (default: 4 MiB)")
+    parser.add_argument(
+        "--max-body", type=_size, metavar="BYTES", help="largest message (default: 4 MiB, over sse 1 MiB)"
+    )
     parser.add_argument(
         "--grace",
         type=_seconds,
@@ -35,10 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="a line for each request on standard error"
     )
-    http = parser.add_argument_group("with --transport http")
+    http = parser.add_argument_group("with --transport http or sse")
     http.add_argument("--host", help="address, or unix:PATH (default: 127.0.0.1)")
     http.add_argument("--port", type=_port, help="0 takes a free one (default: 8000)")
-    http.add_argument("--path", default=None, help="where the endpoint is (default: /mcp)")
+    http.add_argument("--path", default=None, help="where the endpoint is (default: /mcp, or /sse)")
+    http.add_argument(
+        "--with-sse", action="store_true", default=None, help="HTTP+SSE as well, at /sse, for older clients"
+    )
     http.add_argument("--allow-host", action="append", metavar="HOST", help="a further name of this server")
     http.add_argument("--allow-origin", action="append", metavar="URL", help="web pages that may use it")
     http.add_argument(
@@ -99,6 +106,7 @@ _HTTP_OPTIONS = (
     "host",
     "port",
     "path",
+    "with_sse",
     "allow_host",
     "allow_origin",
     "trusted_proxy",
@@ -111,13 +119,19 @@ _HTTP_OPTIONS = (
 )
 
 
+_NOT_SSE = ("--with-sse", "--session-idle")
+
+
 def _problem(options: argparse.Namespace) -> str | None:
     """What is wrong with the options as a whole."""
-    if options.reload and options.transport != "http":
+    if options.reload and options.transport == "stdio":
         return "--reload needs --transport http: over stdio a client starts the server, and would lose it"
     given = [f"--{name.replace('_', '-')}" for name in _HTTP_OPTIONS if getattr(options, name) is not None]
-    if given and options.transport != "http":
+    if given and options.transport == "stdio":
         return f"{', '.join(given)} needs --transport http"
+    stray = [option for option in given if option in _NOT_SSE]
+    if stray and options.transport == "sse":
+        return f"{', '.join(stray)} needs --transport http: with sse, a session is its stream, which stands alone"
     if options.keyfile is not None and options.certfile is None:
         return "--keyfile needs --certfile"
     return None
@@ -165,6 +179,7 @@ def _serve_http(options: argparse.Namespace) -> Callable[[App], int]:
         "port",
         "fd",
         "path",
+        "with_sse",
         "max_body",
         "body_timeout",
         "max_sessions",
@@ -180,7 +195,6 @@ def _serve_http(options: argparse.Namespace) -> Callable[[App], int]:
     tls = _given(options, "certfile", "keyfile")
 
     def serve(app: App) -> int:
-        from mcpkit.transports import hypercorn
         from mcpkit.transports.address import CannotListen
 
         if options.reload:
@@ -190,7 +204,7 @@ def _serve_http(options: argparse.Namespace) -> Callable[[App], int]:
         if options.verbose:
             _log_requests()
         try:
-            hypercorn.run(app, **_given(options, *names), **lists, **tls)
+            app.run(options.transport, **_given(options, *names), **lists, **tls)
         except CannotListen as error:
             print(f"mcpkit: {error}", file=sys.stderr)
             return 1

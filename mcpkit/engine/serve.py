@@ -10,11 +10,12 @@ Rule 3. Nothing that a client sends and nothing that a handler raises ends the c
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import trio
 
-from mcpkit.engine import access, dispatch
+from mcpkit.engine import access, dispatch, scopes
 from mcpkit.engine.asking import Desk
 from mcpkit.engine.calls import serve_call, to_line
 from mcpkit.engine.channel import Channel
@@ -23,6 +24,7 @@ from mcpkit.engine.runtime import Runtime
 from mcpkit.engine.subscriptions import Listener
 from mcpkit.protocol import events
 from mcpkit.protocol.connection import Connection
+from mcpkit.protocol.errors import InvalidRequest
 from mcpkit.protocol.lines import Oversized
 from mcpkit.protocol.questions import Question
 
@@ -33,12 +35,23 @@ _FLUSH_SECONDS = 1.0
 
 
 class Session(TaskPort):
-    """One client, served from its first message to its last. It is the `context.Port` of its calls."""
+    """One client, served from its first message to its last. It is the `context.Port` of its calls.
 
-    def __init__(self, runtime: Runtime, channel: Channel) -> None:
+    `most_calls` is how many calls it may have at the same time. `null_ids`: see `Connection`.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        channel: Channel,
+        *,
+        most_calls: float = math.inf,
+        null_ids: bool = True,
+    ) -> None:
         self._runtime = runtime
         self._channel = access.LoggedChannel(channel) if access.enabled() else channel
-        self._connection = Connection(runtime.identity)
+        self._most_calls = most_calls
+        self._connection = Connection(runtime.identity, null_ids=null_ids)
         self._scopes: dict[events.Call, trio.CancelScope] = {}
         self._idle = trio.Event()
         self._listener: Listener | None = None
@@ -86,9 +99,16 @@ class Session(TaskPort):
                 self._send(event)
 
     def _begin(self, call: events.Call, nursery: trio.Nursery) -> None:
+        call.principal = self.principal
         reply = dispatch.answer(self._runtime, call)
         if reply is not None:
             self._send(reply)
+            return
+        if len(self._scopes) >= self._most_calls:
+            problem = (
+                f"{len(self._scopes):,} requests of this session are still being served: wait for one of them"
+            )
+            self._send(events.Failure(call, InvalidRequest(problem)))
             return
         self._scopes[call] = trio.CancelScope()
         nursery.start_soon(self._perform, call)
@@ -110,14 +130,22 @@ class Session(TaskPort):
     def _listen(self, nursery: trio.Nursery) -> None:
         """From `notifications/initialized` on the session hears of changes."""
         if self._listener is None:
-            self._listener = self._runtime.hub.listen(self._connection.wants)
+            self._listener = self._runtime.hub.listen(self._wants)
             nursery.start_soon(self._tell, self._listener)
 
+    def _wants(self, change: events.Change) -> bool:
+        return self._connection.wants(change) and scopes.may_read(
+            self._runtime.app, self.principal, change.uri
+        )
+
     async def _tell(self, listener: Listener) -> None:
-        while (changes := await listener.next()) is not None:
-            for change in changes:
-                self._send(events.Notify(change))
-            await self.drain()
+        try:
+            while (changes := await listener.next()) is not None:
+                for change in changes:
+                    self._send(events.Notify(change))
+                await self.drain()
+        finally:
+            listener.close()
 
     async def _flush_what_is_left(self) -> None:
         """Flush for handlers that do not: one that runs on asyncio, or whose own time limit cut it short."""

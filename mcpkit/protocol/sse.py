@@ -15,6 +15,11 @@ def event(message: bytes, *, id: str | None = None) -> bytes:  # noqa: A002 - th
     return head.encode() + b"data: " + message + b"\n\n"
 
 
+def named(name: str, data: bytes) -> bytes:
+    """An event of the transport HTTP+SSE, where each says what it is."""
+    return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
+
+
 def priming(id: str, retry_ms: int) -> bytes:  # noqa: A002 - the field's name
     """The event that a resumable stream begins with: an id to resume from, no data, and how long to wait
     before reconnecting.

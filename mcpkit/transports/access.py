@@ -18,7 +18,8 @@ class LoggedExchange:
         self._began = time.perf_counter()
         self._what = self.request.method
         self._asks = False
-        self._status: int | None = None
+        self.status: int | None = None
+        """The status of the answer, once there is one."""
         self._last = b""
         """What was sent last: the answer is the end of a stream."""
 
@@ -27,9 +28,9 @@ class LoggedExchange:
         outcome = next(
             (seen.outcome for seen in reversed(access.each(_data(self._last))) if seen.outcome), ""
         )
-        if not outcome and (self._asks or self._status is None):
+        if not outcome and (self._asks or self.status is None):
             outcome = "unanswered"  # the client left, or cancelled, or reads the answer from another stream
-        words = ["" if self._status is None else str(self._status), outcome if outcome != "ok" else ""]
+        words = ["" if self.status is None else str(self.status), outcome if outcome != "ok" else ""]
         access.write(self._what, " ".join(filter(None, words)), self._began)
 
     async def body(self, limit: int, seconds: float) -> bytes:
@@ -43,11 +44,11 @@ class LoggedExchange:
     async def respond(self, status: int, headers: HeaderList, body: bytes = b"") -> None:
         """See `http.Exchange`."""
         await self._exchange.respond(status, headers, body)
-        self._status, self._last = status, body
+        self.status, self._last = status, body
 
     async def start(self, status: int, headers: HeaderList, first: bytes) -> None:
         """See `http.Exchange`."""
-        self._status, self._last = status, first
+        self.status, self._last = status, first
         await self._exchange.start(status, headers, first)
 
     async def write(self, data: bytes) -> None:

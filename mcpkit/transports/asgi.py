@@ -17,12 +17,14 @@ import trio
 
 from mcpkit.app import App
 from mcpkit.engine import access
-from mcpkit.engine.runtime import running
+from mcpkit.engine.runtime import Runtime, running
 from mcpkit.errors import innermost
+from mcpkit.transports.entrance import Entrance
 from mcpkit.transports.gateway import Gateway
 from mcpkit.transports.guest import Guest, from_asyncio, until_host_ends
 from mcpkit.transports.http import BodyRefused, Disconnected, Handler, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
+from mcpkit.transports.sse import SseEndpoint
 from mcpkit.transports.streamable import Endpoint
 
 Scope = MutableMapping[str, Any]
@@ -42,19 +44,46 @@ _log = logging.getLogger("mcpkit")
 
 
 @asynccontextmanager
-async def serving(app: App, options: HttpOptions) -> AsyncGenerator[Endpoint]:
-    """The endpoint of `app`, running inside the block. Raises TypeError when something that was registered
+async def serving(app: App, options: HttpOptions) -> AsyncGenerator[Endpoints]:
+    """The endpoints of `app`, running inside the block. Raises TypeError when something that was registered
     cannot be served, and what the lifespan raises.
     """
     async with running(app) as runtime, trio.open_nursery() as nursery:
-        endpoint = Endpoint(runtime, nursery, options)
         if app.auth is not None:
             await app.auth.run(runtime.store)
+        endpoints = Endpoints(runtime, nursery, options)
         try:
-            yield endpoint
+            yield endpoints
         finally:
-            endpoint.end()
+            endpoints.end()
             nursery.cancel_scope.cancel()
+
+
+class Endpoints:
+    """All endpoints of one running app; which of them are there, the options say."""
+
+    def __init__(self, runtime: Runtime, nursery: trio.Nursery, options: HttpOptions) -> None:
+        entrance = Entrance(options)
+        streamable = Endpoint(runtime, nursery, options, entrance)
+        sse = SseEndpoint(runtime, options, entrance)
+        handlers: dict[str, Handler] = {
+            "streamable": streamable.handle,
+            "stream": sse.stream,
+            "message": sse.message,
+        }
+        self._runtime = runtime
+        self._all = (streamable, sse)
+        self.handlers = {path: handlers[kind] for path, kind in options.endpoints}
+        """By path, those of the options."""
+
+    async def ready(self) -> None:
+        """Wait until the lifespan has begun."""
+        await self._runtime.ready.wait()
+
+    def end(self) -> None:
+        """End all streams, so that the server can stop."""
+        for endpoint in self._all:
+            endpoint.end()
 
 
 class _Life:
@@ -64,7 +93,7 @@ class _Life:
         self.ready = trio.Event()
         self.stop = trio.Event()
         self.ended = trio.Event()
-        self.endpoint: Endpoint | None = None
+        self.endpoints: Endpoints | None = None
         self.failure: BaseException | None = None
         self.trace: TracebackType | None = None
         self._requests: set[trio.CancelScope] = set()
@@ -104,6 +133,7 @@ class Application:
         self._app = app
         self._options = options
         self._gateway = Gateway(app.auth, options)
+        self._paths = {path for path, _ in options.endpoints}
         self._raises = raises
         # Of each trio run: a process may have several, one after the other or in threads.
         self._life: trio.lowlevel.RunVar[_Life | None] = trio.lowlevel.RunVar("_life", None)
@@ -124,8 +154,8 @@ class Application:
     def end_streams(self) -> None:
         """Let all streams end, so that the server can stop."""
         life = self._life.get()
-        if life is not None and life.endpoint is not None:
-            life.endpoint.end()
+        if life is not None and life.endpoints is not None:
+            life.endpoints.end()
 
     # -- Life ------------------------------------------------------------------------------------
 
@@ -181,8 +211,8 @@ class Application:
 
     async def _run(self, life: _Life) -> None:
         try:
-            async with serving(self._app, self._options) as life.endpoint:
-                await life.endpoint.ready()
+            async with serving(self._app, self._options) as life.endpoints:
+                await life.endpoints.ready()
                 life.ready.set()
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._end_with_host, life)
@@ -201,7 +231,7 @@ class Application:
             if life.ready.is_set() or not self._raises:
                 _log.error("the app failed", exc_info=life.failure)
         finally:
-            life.endpoint = None
+            life.endpoints = None
             life.ready.set()
             life.ended.set()
 
@@ -239,23 +269,23 @@ class Application:
             path = path[len(root) :]
         exchange.request = self._gateway.seen(exchange.request)
         open_route = self._gateway.open_route(path)
-        if open_route is not None or path.rstrip("/") == self._options.path.rstrip("/"):
-            await self._handle(exchange, open_route)
+        path = path.rstrip("/")
+        if open_route is not None or path in self._paths:
+            await self._handle(path, exchange, open_route)
         else:
             await exchange.refuse(404, "Not Found")
 
-    async def _handle(self, exchange: AsgiExchange, open_route: Handler | None) -> None:
+    async def _handle(self, path: str, exchange: AsgiExchange, open_route: Handler | None) -> None:
         try:
             life = await self._start()
         except Exception:
             await exchange.refuse(503, "The app could not be started")
             return
-        if life.endpoint is None:
+        if life.endpoints is None:
             await exchange.refuse(503, "The app has ended")
             return
         with life.request() as scope:
-            handler = open_route or self._gateway.guarded(life.endpoint.handle)
-            await handler(exchange)
+            await (open_route or self._gateway.guarded(path, life.endpoints.handlers[path]))(exchange)
         if scope.cancelled_caught and not exchange.started:
             await exchange.refuse(503, "The server is ending")
         await exchange.finish()
@@ -279,7 +309,8 @@ class AsgiExchange:
             scope.get("scheme", "http"),
             server[0] if server and server[1] is not None else None,
             client[0] if client else None,
-            scope.get("root_path", "").rstrip("/"),
+            prefix=scope.get("root_path", "").rstrip("/"),
+            query=scope.get("query_string", b"").decode("latin-1"),
         )
         self.started = False
         """Whether an answer has begun."""

@@ -32,8 +32,8 @@ class Gateway:
 
     def __init__(self, auth: Auth | None, options: HttpOptions) -> None:
         self._auth = auth
-        self._paths = (options.path.rstrip("/"),)
-        """Of the endpoints; the first is the app's own."""
+        self._paths = tuple(path for path, kind in options.endpoints if kind != "message")
+        """Of the resources that there are tokens for; the first is the app's own."""
         self._proxies = Proxies(options.trusted_proxies)
         strict = auth is not None and auth.trusts_host
         self._guard = Guard(options.allowed_hosts, options.allowed_origins, strict=strict)
@@ -48,11 +48,15 @@ class Gateway:
 
     # -- With a token ------------------------------------------------------------------------
 
-    def guarded(self, handler: Handler, path: str | None = None) -> Handler:
-        """`handler` for those who are let in. `path` is that of its endpoint: the first unless given."""
+    def guarded(self, path: str, handler: Handler) -> Handler:
+        """`handler`, which serves a path, for those who are let in. Messages are posted to the resource that their
+        stream is.
+        """
         if self._gate is None:
             return handler
-        return functools.partial(self._enter, self._gate, handler, path or self._paths[0])
+        return functools.partial(
+            self._enter, self._gate, handler, path if path in self._paths else self._paths[-1]
+        )
 
     async def _enter(self, gate: Gate, handler: Handler, path: str, exchange: Exchange) -> None:
         request = exchange.request

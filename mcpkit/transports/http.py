@@ -54,6 +54,7 @@ class Request(Struct):
     client: str | None = None
     prefix: str = ""
     caller: Caller | None = None
+    query: str = ""
     _by_name: dict[str, list[str]] | None = None
 
     def all(self, name: str) -> list[str]:

@@ -12,7 +12,7 @@ import ssl
 import sys
 import threading
 import types
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -68,8 +68,8 @@ async def _cancel_after(event: trio.Event, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-def _print_ready(app: App, url: str) -> None:
-    sys.stderr.write(f"mcpkit: {app.name} serving {url}\n")
+def _print_ready(app: App, urls: Iterable[str]) -> None:
+    sys.stderr.write("".join(f"mcpkit: {app.name} serving {url}\n" for url in urls))
     sys.stderr.flush()
 
 
@@ -103,13 +103,14 @@ async def serve(
 
     with listening(address) as bound:
         sockets = Sockets([bound], [], []) if config.ssl_enabled else Sockets([], [bound], [])
-        url = address.url(bound, http.path, tls=config.ssl_enabled)
+        paths = [path or "/" for path, kind in http.endpoints if kind != "message"]
+        urls = dict.fromkeys(address.url(bound, path, tls=config.ssl_enabled) for path in paths)
         start = functools.partial(_worker(http), served, config, sockets=sockets, shutdown_trigger=ending)
         try:
             async with application.lifespan(), trio.open_nursery() as nursery:
                 await nursery.start(start)
-                _print_ready(app, url)
-                task_status.started(url)
+                _print_ready(app, urls)
+                task_status.started(next(iter(urls)))
         except BaseExceptionGroup as group:
             raise innermost(group) from None
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
+
+Kind = Literal["streamable", "stream", "message"]
+"""Streamable HTTP, or one of the two that HTTP+SSE has."""
 
 
 class HttpOptions(Struct, kw_only=True, frozen=True):
@@ -12,12 +16,16 @@ class HttpOptions(Struct, kw_only=True, frozen=True):
 
     path: str = "/mcp"
     """Where the endpoint is; with and without a slash at its end."""
-    max_body: int = 4 * 1024 * 1024
-    """Bytes of one request body."""
+    transport: Literal["http", "sse"] = "http"
+    """What is at `path`: Streamable HTTP, or the stream of HTTP+SSE, which takes messages at "message" beside it."""
+    with_sse: bool = False
+    """Whether HTTP+SSE is served as well: at "sse" and "message" beside `path`."""
+    max_body: int | None = None
+    """Bytes of one request body; 4 MiB unless given, and 1 MiB for HTTP+SSE."""
     body_timeout: float = 30.0
     """Seconds that a body may take to arrive."""
     max_sessions: int = 10_000
-    """Sessions of the handshake era at the same time."""
+    """Sessions of the handshake era at the same time, and as many streams of HTTP+SSE."""
     session_idle: float = 1800.0
     """Seconds without a request after which a session is forgotten."""
     grace: float = 5.0
@@ -46,6 +54,8 @@ class HttpOptions(Struct, kw_only=True, frozen=True):
             "send_timeout",
         ):
             value = getattr(self, name)
+            if name == "max_body" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
                 raise TypeError(f"{name} is a number from 0 on, not {value!r}")
         for name in ("allowed_origins", "allowed_hosts", "trusted_proxies"):
@@ -53,3 +63,21 @@ class HttpOptions(Struct, kw_only=True, frozen=True):
                 raise TypeError(f"{name} is a list of strings, not one string")
         if not self.path.startswith("/"):
             raise ValueError(f"path starts with a slash, which {self.path!r} does not")
+        if self.transport not in ("http", "sse"):
+            raise ValueError(f"unknown transport {self.transport!r}: use http or sse")
+        if self.with_sse and self.transport == "sse":
+            raise ValueError("with_sse is for the transport http: HTTP+SSE is served alone here")
+        if len(dict(self.endpoints)) < len(self.endpoints):
+            raise ValueError(f"path {self.path!r} is where HTTP+SSE would be: take another one")
+
+    @property
+    def endpoints(self) -> Sequence[tuple[str, Kind]]:
+        """What is served at which path, without a slash at its end."""
+        path = self.path.rstrip("/")
+        folder = path.rpartition("/")[0]
+        found: list[tuple[str, Kind]] = [(path, "streamable" if self.transport == "http" else "stream")]
+        if self.with_sse:
+            found.append((f"{folder}/sse", "stream"))
+        if self.with_sse or self.transport == "sse":
+            found.append((f"{folder}/message", "message"))
+        return found

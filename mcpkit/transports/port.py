@@ -13,19 +13,19 @@ class RequestPort(TaskPort):
     """The part of a `context.Port` that reads the request."""
 
     def __init__(self, request: Request) -> None:
-        self._request = request
+        self.request = request
 
     @property
     def headers(self) -> Mapping[str, str]:
         """See `context.Port`."""
-        return self._request.mapping
+        return self.request.mapping
 
     @property
     def principal(self) -> Principal | None:
         """See `context.Port`."""
-        return self._request.principal
+        return self.request.principal
 
     @property
     def token(self) -> str | None:
         """See `context.Port`."""
-        return None if self._request.caller is None else self._request.caller.token
+        return None if self.request.caller is None else self.request.caller.token

@@ -16,14 +16,13 @@ Source: MCP 2025-11-25 and 2026-07-28, "Streamable HTTP".
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Any
 
 import msgspec
 import trio
 
-from mcpkit.engine import access, dispatch, scopes
+from mcpkit.engine import dispatch, scopes
 from mcpkit.engine.calls import serve_call, to_line
 from mcpkit.engine.runtime import Runtime
 from mcpkit.protocol import eras, events, jsonrpc, sse, types
@@ -38,62 +37,34 @@ from mcpkit.protocol.errors import (
 from mcpkit.protocol.headers import Metadata
 from mcpkit.stores.base import StoreError
 from mcpkit.transports import http
-from mcpkit.transports.access import LoggedExchange
-from mcpkit.transports.http import BodyRefused, Disconnected, Exchange, HeaderList, Request
+from mcpkit.transports.entrance import Accepted, Entrance, Refused, accepts, decoded, refused, unavailable
+from mcpkit.transports.http import Exchange, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
 from mcpkit.transports.port import RequestPort
-from mcpkit.transports.security import Guard
 from mcpkit.transports.sessions import Session, Table, TooManySessions
 from mcpkit.transports.streams import Stream, Writer
 
 _SESSION = b"mcp-session-id"
 _VERBS = ("POST", "GET", "DELETE", "OPTIONS")
-_ALLOW = (b"allow", b"POST, GET, DELETE, OPTIONS")
 _EVENT_ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,15})")
+MAX_BODY = 4 * 1024 * 1024
+"""Bytes of one request body, unless the options say otherwise."""
 _PATIENCE_SECONDS = 1.0
 """How long an answer may take before a stream is begun that a client can come back to."""
-
-
-Accepted = tuple[bool, ...]
-"""Whether the client takes a JSON answer, and whether it takes a stream."""
-
-
-class _Refused(Exception):
-    """The request is answered with a status and an error."""
-
-    def __init__(
-        self, status: int, error: McpError, request_id: Any = msgspec.UNSET, headers: HeaderList = ()
-    ) -> None:
-        super().__init__(error.message)
-        self.status = status
-        self.error = error
-        self.request_id = request_id
-        self.headers = headers
-
-
-def _refused(status: int, message: str, headers: HeaderList = ()) -> _Refused:
-    return _Refused(status, InvalidRequest(message), headers=headers)
-
-
-def _unavailable(error: Exception, request_id: Any = msgspec.UNSET) -> _Refused:
-    return _Refused(503, InvalidRequest(str(error)), request_id, [(b"retry-after", b"60")])
 
 
 class Endpoint:
     """The endpoint of one running app. Calls that outlive their requests run in `nursery`."""
 
-    def __init__(self, runtime: Runtime, nursery: trio.Nursery, options: HttpOptions) -> None:
+    def __init__(
+        self, runtime: Runtime, nursery: trio.Nursery, options: HttpOptions, entrance: Entrance
+    ) -> None:
         self._runtime = runtime
         self._nursery = nursery
         self._options = options
-        self._logs = access.enabled()
-        self._guard = Guard(options.allowed_hosts, options.allowed_origins)
+        self._entrance = entrance
         self._sessions = Table(runtime, most=options.max_sessions, idle=options.session_idle)
         nursery.start_soon(self._sessions.sweep_forever)
-
-    async def ready(self) -> None:
-        """Wait until the lifespan has begun."""
-        await self._runtime.ready.wait()
 
     def end(self) -> None:
         """End all streams, so that the server can stop."""
@@ -102,43 +73,16 @@ class Endpoint:
 
     async def handle(self, exchange: Exchange) -> None:
         """Answer one request."""
-        if not self._logs:
-            await self._handle(exchange)
-            return
-        logged = LoggedExchange(exchange)
-        try:
-            await self._handle(logged)
-        finally:
-            logged.log()
-
-    async def _handle(self, exchange: Exchange) -> None:
-        request = exchange.request
-        cors: HeaderList = ()
-        try:
-            if request.method not in _VERBS:
-                raise _refused(405, f"{request.method} is not supported", [_ALLOW])
-            reason = self._guard.refuses(request)
-            if reason is not None:
-                raise _refused(403, reason)
-            cors = self._guard.cors(request)
-            await self._verb(exchange, cors)
-        except (_Refused, TooManySessions, StoreError) as error:
-            refused = error if isinstance(error, _Refused) else _unavailable(error)
-            body = jsonrpc.error(refused.request_id, eras.error_object(refused.error, None))
-            await exchange.respond(refused.status, http.json_headers((*cors, *refused.headers)), body)
-        except Disconnected:
-            pass  # there is nobody to answer
+        await self._entrance.serve(exchange, _VERBS, self._verb)
 
     async def _verb(self, exchange: Exchange, cors: HeaderList) -> None:
         request = exchange.request
         if request.method == "POST":
             await self._post(exchange, cors)
-        elif request.method == "OPTIONS":
-            await exchange.respond(204, self._guard.preflight(request))
         elif request.get("mcp-session-id") is None and eras.names_stateless(
             request.get("mcp-protocol-version")
         ):
-            raise _refused(405, f"This revision has no {request.method}", [(b"allow", b"POST, OPTIONS")])
+            raise refused(405, f"This revision has no {request.method}", [(b"allow", b"POST, OPTIONS")])
         elif request.method == "GET":
             await self._get(exchange, cors)
         else:
@@ -150,22 +94,11 @@ class Endpoint:
 
     async def _post(self, exchange: Exchange, cors: HeaderList) -> None:
         request = exchange.request
-        if (request.get("content-type") or "").partition(";")[0].strip().lower() != "application/json":
-            raise _refused(415, "Content-Type must be application/json")
-        accepted = _accepted(request.get("accept"), ("application/json", "text/event-stream"))
-        try:
-            data = await exchange.body(self._options.max_body, self._options.body_timeout)
-        except BodyRefused as refused:
-            raise _refused(refused.status, str(refused)) from None
+        accepted = accepts(request, "application/json", "text/event-stream")
+        data = await self._entrance.body(exchange, MAX_BODY)
         if not any(accepted):
-            raise _refused(406, "Accept must include application/json and text/event-stream")
-        try:
-            message = None if jsonrpc.is_array(data) else jsonrpc.decode(data)
-            if message is None:
-                jsonrpc.decode_batch(data)  # what is no JSON is told so, whoever sends it
-        except jsonrpc.Malformed as malformed:
-            request_id = msgspec.UNSET if malformed.id is None else malformed.id
-            raise _Refused(400, malformed.error, request_id) from None
+            raise refused(406, "Accept must include application/json and text/event-stream")
+        message = decoded(data)
         if message is not None and _is_stateless(request, message):
             await self._stateless(exchange, cors, accepted, message)
         else:
@@ -177,7 +110,7 @@ class Endpoint:
         self, exchange: Exchange, cors: HeaderList, accepted: Accepted, message: jsonrpc.Message
     ) -> None:
         if not isinstance(message.method, str):
-            raise _refused(400, "Nothing was asked that this could answer")
+            raise refused(400, "Nothing was asked that this could answer")
         if isinstance(message.id, msgspec.UnsetType):
             await exchange.respond(202, cors)  # HM-10: no notification has an effect here
             return
@@ -185,7 +118,7 @@ class Endpoint:
         connection = Connection(self._runtime.identity)
         event = connection.receive_message(message, metadata)
         if isinstance(event, events.Refuse):
-            raise _Refused(eras.http_status(event.error), event.error, event.id)
+            raise Refused(eras.http_status(event.error), event.error, event.id)
         assert isinstance(event, events.Call)
         self._check_scopes(exchange.request, event)
         self._check_arguments(event, metadata)
@@ -201,7 +134,7 @@ class Endpoint:
         try:
             scopes.check(self._runtime.app, call)
         except InsufficientScope as error:
-            raise _Refused(403, error, call.id, request.forbidden(error.scopes)) from None
+            raise Refused(403, error, call.id, request.forbidden(error.scopes)) from None
 
     def _check_arguments(self, call: events.Call, metadata: Metadata) -> None:
         params = call.params
@@ -213,7 +146,7 @@ class Endpoint:
         try:
             metadata.check_arguments(tool.definition.input_schema, _plain(params.arguments))
         except HeaderMismatch as mismatch:
-            raise _Refused(400, mismatch, call.id) from None
+            raise Refused(400, mismatch, call.id) from None
 
     async def _call(
         self,
@@ -228,7 +161,7 @@ class Endpoint:
             problem = InvalidRequest(
                 f"{call.method.name} is answered with a stream: accept text/event-stream"
             )
-            raise _Refused(406, problem, call.id)
+            raise Refused(406, problem, call.id)
         writer = self._writer(exchange, cors)
         scope = trio.CancelScope()
         exchange.on_disconnect(scope.cancel)
@@ -281,15 +214,15 @@ class Endpoint:
             return
         try:
             session = await self._session(request)
-        except _Refused as refused:
+        except Refused as refusal:
             if message is not None and isinstance(message.method, str):  # a response has no id of ours
-                refused.request_id = message.id
+                refusal.request_id = message.id
             raise
         received = session.connection.receive(data)
         if len(received) == 1 and isinstance(received[0], events.Refuse) and received[0].batch is None:
             error, request_id = received[0].error, received[0].id
             status = eras.http_status(error, handshake=True)
-            raise _Refused(status, error, msgspec.UNSET if request_id is None else request_id)  # RPC-06
+            raise Refused(status, error, msgspec.UNSET if request_id is None else request_id)  # RPC-06
         self._admit(request, session, received)
         stream = session.receive(received, self._nursery, request, streams=accepted[1])
         await self._sessions.keep(session)
@@ -304,9 +237,9 @@ class Endpoint:
         try:
             for call in calls:
                 self._check_scopes(request, call)
-        except _Refused as refused:
+        except Refused as refusal:
             for call in calls:
-                session.connection.send(events.Failure(call, refused.error))  # they are not being served
+                session.connection.send(events.Failure(call, refusal.error))  # they are not being served
             raise
 
     async def _initialize(
@@ -315,16 +248,16 @@ class Endpoint:
         connection = Connection(self._runtime.identity, null_ids=False)
         event = connection.receive_message(message)
         if event is None:
-            raise _refused(400, "initialize is a request: it needs an id")
+            raise refused(400, "initialize is a request: it needs an id")
         if isinstance(event, events.Refuse):
-            raise _Refused(eras.http_status(event.error, handshake=True), event.error, event.id)
+            raise Refused(eras.http_status(event.error, handshake=True), event.error, event.id)
         assert isinstance(event, events.Call)
         reply = dispatch.answer(self._runtime, event)
         assert reply is not None
         try:
             session = await self._sessions.open(connection, exchange.request.owner)
         except (TooManySessions, StoreError) as error:
-            raise _unavailable(error, event.id) from None
+            raise unavailable(error, event.id) from None
         named: HeaderList = (*cors, (_SESSION, session.id.encode()))
         await self._answer(exchange, named, accepted, reply, to_line(self._runtime, connection, reply))
 
@@ -332,18 +265,18 @@ class Endpoint:
         """The session that a request names, with the version that it speaks."""
         version, served = request.get("mcp-protocol-version"), eras.supported_versions()
         if version is not None and version not in served:
-            raise _Refused(400, UnsupportedVersion(version, served))
+            raise Refused(400, UnsupportedVersion(version, served))
         session_id = request.get("mcp-session-id")
         if session_id is None:
-            raise _refused(400, "The header Mcp-Session-Id is missing: send initialize first")
+            raise refused(400, "The header Mcp-Session-Id is missing: send initialize first")
         session = await self._sessions.find(session_id, request.owner)
         if session is None:
-            raise _refused(404, "There is no such session: send initialize again")
+            raise refused(404, "There is no such session: send initialize again")
         session.principal = request.principal
         try:
             eras.check_session_version(request.get("mcp-protocol-version"), session.envelope)
         except McpError as error:
-            raise _Refused(400, error) from None
+            raise Refused(400, error) from None
         return session
 
     async def _deliver(
@@ -384,8 +317,8 @@ class Endpoint:
 
     async def _get(self, exchange: Exchange, cors: HeaderList) -> None:
         request = exchange.request
-        if not _accepted(request.get("accept"), ("text/event-stream",))[0]:
-            raise _refused(406, "Accept must include text/event-stream")
+        if not accepts(request, "text/event-stream")[0]:
+            raise refused(406, "Accept must include text/event-stream")
         session = await self._session(request)
         last = request.get("last-event-id")
         if last is None:
@@ -396,7 +329,7 @@ class Endpoint:
         match = _EVENT_ID.fullmatch(last)
         stream = None if match is None else session.stream(int(match[1]))
         if match is None or stream is None:
-            raise _refused(400, "Last-Event-ID names no event of this session, or one that is no longer kept")
+            raise refused(400, "Last-Event-ID names no event of this session, or one that is no longer kept")
         await self._stream(exchange, cors, session, stream, after=int(match[2]))
 
 
@@ -412,7 +345,7 @@ class _Port(RequestPort):
     @property
     def caller(self) -> str:
         """See `context.Port`."""
-        return f"address {self._request.client}"
+        return f"address {self.request.client}"
 
     def emit(self, event: events.Said) -> None:
         """Put a message about the call on its response, if the client takes a stream."""
@@ -450,28 +383,3 @@ def _plain(arguments: msgspec.Raw | msgspec.UnsetType) -> Any:
         return msgspec.json.decode(value) if isinstance(value, str) else value
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
-
-
-@functools.lru_cache(256)  # a client says the same each time
-def _accepted(accept: str | None, kinds: tuple[str, ...]) -> tuple[bool, ...]:
-    """Which media types the client takes: all where it does not say, or says so with wildcards (RFC 9110
-    section 12.5.1).
-    """
-    if accept is None or not accept.strip():
-        return (True,) * len(kinds)
-    weights: dict[str, float] = {}
-    for item in accept.lower().split(","):
-        kind, *parameters = (part.strip() for part in item.split(";"))
-        weights[kind] = next((_weight(p[2:]) for p in parameters if p.startswith("q=")), 1.0)
-    return tuple(
-        next((weights[name] for name in (kind, kind.partition("/")[0] + "/*", "*/*") if name in weights), 0.0)
-        > 0
-        for kind in kinds
-    )
-
-
-def _weight(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 1.0

@@ -85,6 +85,7 @@ class Event(NamedTuple):
     id: str | None
     data: str
     retry: str | None
+    type: str | None = None
 
     @classmethod
     def parse(cls, block: bytes) -> Event | None:
@@ -96,7 +97,9 @@ class Event(NamedTuple):
                 assert name in ("id", "data", "retry", "event"), line
                 assert name not in fields, f"{name} twice in one event: a test suite reads line by line"
                 fields[name] = value.removeprefix(" ")
-        return cls(fields.get("id"), fields.get("data", ""), fields.get("retry")) if fields else None
+        if not fields:
+            return None
+        return cls(fields.get("id"), fields.get("data", ""), fields.get("retry"), fields.get("event"))
 
 
 class Closed(Exception):
@@ -249,7 +252,7 @@ class Connection:
 
 
 class Server:
-    """`mcpkit run SCRIPT --transport http`, with what it says on standard error."""
+    """`mcpkit run SCRIPT --transport http` (or another one, in the options), with what it says on standard error."""
 
     def __init__(self, script: str | Path, *options: str, **env: str) -> None:
         path = SCRIPTS / script
