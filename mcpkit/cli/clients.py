@@ -49,10 +49,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Remote:
-    """An entry for a server at a URL: its `url`, whether it says `"type": "http"`, and where its headers are."""
+    """An entry for a server at a URL: its `url`, whether it says `"type": "http"` or `"sse"`, and where its headers
+    are. `sse`: whether it may be a server of HTTP+SSE, the older transport.
+    """
 
     typed: bool = False
     headers: str = "headers"
+    sse: bool = True
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,7 @@ CLIENTS: Mapping[str, Client] = {
                 "codex mcp list in this folder, once Codex trusts it",
             ),
         },
-        Remote(headers="http_headers"),
+        Remote(headers="http_headers", sse=False),
         strict=True,
     ),
     "gemini": Client(

@@ -26,6 +26,7 @@ from mcpkit.cli.configfile import Config, ConfigError, load, snippet
 from mcpkit.cli.launch import Launch, launch
 from mcpkit.cli.load import TargetError, load_app
 from mcpkit.testing import Client as TestClient
+from mcpkit.transports.wire import is_sse
 
 _SCOPES: tuple[Scope, ...] = ("local", "project", "user")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
@@ -82,8 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", help="register the server that runs at this URL instead")
     parser.add_argument(
         "--transport",
-        choices=["stdio", "http"],
-        help="stdio for a TARGET, http for a --url; need not be said",
+        choices=["stdio", "http", "sse"],
+        help="stdio for a TARGET, http or sse for a --url; need not be said, where a URL of sse ends in /sse",
     )
     common.add_header_option(parser, "header that the client sends to the --url; repeatable")
     parser.add_argument("--client", choices=list(CLIENTS), default="claude-code", help="default: %(default)s")
@@ -144,7 +145,7 @@ def _registration(args: argparse.Namespace) -> Registration:
 
 def _local(client: Client, args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """The name of a script's app, and the entry that starts it."""
-    if args.target is None or args.transport == "http":
+    if args.target is None or args.transport in ("http", "sse"):
         raise UsageError("name a TARGET to be started, or the --url of a server that runs already")
     if args.header:
         raise UsageError("--header is for a --url; a TARGET takes --env")
@@ -163,8 +164,14 @@ def _remote(client: Client, args: argparse.Namespace) -> tuple[str, dict[str, An
     if client.remote is None:
         raise UsageError(f"{client.label}'s file takes no URLs: {client.instead}")
     _check_url(args.url)
+    kind = args.transport or ("sse" if is_sse(args.url) else "http")
+    if kind == "sse" and not client.remote.sse:
+        raise UsageError(
+            f"{client.label} does not speak HTTP+SSE: serve it Streamable HTTP, as `mcpkit run --with-sse` does "
+            "besides, and register that URL (or say --transport http, if this one is)"
+        )
     headers: dict[str, str] = dict(args.header)
-    entry: dict[str, Any] = {"type": "http"} if client.remote.typed else {}
+    entry: dict[str, Any] = {"type": kind} if client.remote.typed else {}
     entry |= {"url": args.url, **({client.remote.headers: headers} if headers else {})}
     return args.name or _slug(_ask_name(args)) or "mcp-server", entry
 

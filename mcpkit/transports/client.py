@@ -1,5 +1,5 @@
-"""The client's side of Streamable HTTP, as a `Wire`: each line that is sent is a POST, and what comes back
-are lines.
+"""The client's side of Streamable HTTP and of HTTP+SSE, as a `Wire`: each line that is sent is a POST, and what
+comes back are lines.
 
 It reads the headers that it sends from the messages themselves, so that whoever uses it speaks JSON-RPC and
 nothing else.
@@ -23,21 +23,21 @@ from mcpkit.protocol import headers as metadata
 from mcpkit.protocol import jsonrpc
 from mcpkit.protocol.eras import version_of
 from mcpkit.protocol.methods import METHODS
-from mcpkit.transports.wire import HttpFailure, Wire
+from mcpkit.transports.wire import HttpFailure, Wire, is_sse
 
 _ACCEPT = "application/json, text/event-stream"
 
 
 @asynccontextmanager
 async def connect(url: str, *, headers: Mapping[str, str] | None = None) -> AsyncGenerator[Wire]:
-    """Speak with the server at `url` inside the block. Raises `HttpFailure` at the end when an answer was
-    none.
+    """Speak with the server at `url` inside the block: Streamable HTTP, unless the URL ends in "/sse". Raises
+    `HttpFailure` at the end when an answer was none.
     """
     outgoing, to_send = trio.open_memory_channel[bytes](math.inf)
     received, incoming = trio.open_memory_channel[bytes](math.inf)
     timeout = httpx.Timeout(None, connect=10.0)
     async with httpx.AsyncClient(timeout=timeout, headers=dict(headers or {})) as client:
-        connection = _Connection(client, url, received)
+        connection = (_SseConnection if is_sse(url) else _Connection)(client, url, received)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.run, to_send)
             yield Wire(outgoing, incoming)
@@ -141,7 +141,7 @@ class _Connection:
 
     async def _read(self, response: httpx.Response, message: Any) -> None:
         if _kind(response) == "text/event-stream":
-            async for data in events(lines(response.aiter_bytes())):
+            async for _, data in events(lines(response.aiter_bytes())):
                 self._receive(data, message)
             return
         data = await response.aread()
@@ -155,6 +155,55 @@ class _Connection:
         if message.get("method") == "initialize" and self._session:
             result = _object(data).get("result", {})
             self._session["mcp-protocol-version"] = result.get("protocolVersion", "")
+
+
+class _SseConnection:
+    """The server says on its stream where to post, and all its messages come there."""
+
+    def __init__(self, client: httpx.AsyncClient, url: str, received: trio.MemorySendChannel[bytes]) -> None:
+        self._client = client
+        self._url = url
+        self._received = received
+
+    async def run(self, to_send: trio.MemoryReceiveChannel[bytes]) -> None:
+        """Read the stream to its end, and meanwhile post each line, one after the other."""
+        try:
+            async with (
+                self._client.stream("GET", self._url, headers={"accept": "text/event-stream"}) as response,
+                trio.open_nursery() as nursery,
+            ):
+                if not response.is_success or _kind(response) != "text/event-stream":
+                    await response.aread()
+                    raise HttpFailure(f"{self._url} answered {_status(response)}")
+                async for kind, data in events(lines(response.aiter_bytes())):
+                    if kind == "endpoint":
+                        nursery.start_soon(self._post, self._endpoint(data.decode()), to_send)
+                    elif kind == "message":
+                        self._received.send_nowait(data + b"\n")
+                nursery.cancel_scope.cancel()
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise HttpFailure(f"{self._url} cannot be reached: {_reason(error)}") from None
+        self._received.close()
+
+    async def close(self) -> None:
+        """Leaving the stream is all."""
+
+    def _endpoint(self, said: str) -> httpx.URL:
+        """Where to post. Raises `HttpFailure` for another origin: what is sent may hold a token."""
+        own = httpx.URL(self._url)
+        url = own.join(said)
+        if (url.scheme, url.host, url.port) != (own.scheme, own.host, own.port):
+            raise HttpFailure(f"{self._url} wants its messages at another origin: {said[:200]!r}")
+        return url
+
+    async def _post(self, url: httpx.URL, to_send: trio.MemoryReceiveChannel[bytes]) -> None:
+        async for line in to_send:
+            headers = {"content-type": "application/json"}
+            response = await self._client.post(url, content=line.strip(), headers=headers)
+            if _is_json(response) and b'"jsonrpc"' in response.content:  # it was refused at once
+                self._received.send_nowait(_identified(response.content, _object(line)) + b"\n")
+            elif not response.is_success:
+                raise HttpFailure(f"{url.copy_with(query=None)} answered {_status(response)}")
 
 
 def _kind(response: httpx.Response) -> str:
@@ -200,7 +249,7 @@ def _status(response: httpx.Response) -> str:
     phrase = HTTPStatus(code).phrase if code in set(HTTPStatus) else ""
     said = " ".join(response.text[:200].split()) if _kind(response) != "text/html" else ""
     if code == HTTPStatus.NOT_FOUND:
-        said = "is this the path of the endpoint? It is /mcp, unless --path says otherwise"
+        said = "is this the path of the endpoint? It is /mcp or /sse, unless --path says otherwise"
     if response.is_success:
         said = f"no message of the protocol, but {response.headers.get('content-type') or 'nothing'}"
     return f"{code} {phrase}".strip() + (f": {said}" if said else "")
@@ -220,13 +269,15 @@ async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str]:
             yield line.decode(errors="replace")
 
 
-async def events(lines: AsyncIterator[str]) -> AsyncGenerator[bytes]:
-    """The data of each event in an event stream (WHATWG HTML, "Server-sent events")."""
-    data: list[str] = []
+async def events(lines: AsyncIterator[str]) -> AsyncGenerator[tuple[str, bytes]]:
+    """The type and the data of each event in an event stream (WHATWG HTML, "Server-sent events")."""
+    kind, data = "message", list[str]()
     async for line in lines:
         if line.startswith("data:"):
             data.append(line[5:].removeprefix(" "))
+        elif line.startswith("event:"):
+            kind = line[6:].removeprefix(" ")
         elif not line:
             if any(data):
-                yield "\n".join(data).encode()
-            data = []
+                yield kind, "\n".join(data).encode()
+            kind, data = "message", []

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import trio
 
 from mcpkit.protocol.lines import LineSplitter, Oversized
 
 _NO_LIMIT = 2**62
+
+
+def is_sse(url: str) -> bool:
+    """Whether a URL is, by its name, the stream of a server of HTTP+SSE."""
+    return urlsplit(url).path.rstrip("/").endswith("/sse")
 
 
 class HttpFailure(Exception):

@@ -58,7 +58,11 @@ class Stream:
     def post(self, message: Any, headers: Headers = ()) -> Response:
         """Post a message; its answer comes on the stream."""
         self._posting.begin("POST", over(JSON, headers), encoded(message), path=self.path)
-        return self._posting.response()
+        response = self._posting.response()
+        if response.get("connection") == "close":
+            self._posting.close()
+            self._posting = Connection(self.server)
+        return response
 
     def send(self, message: Any) -> None:
         """Post a message that is accepted."""
