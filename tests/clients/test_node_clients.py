@@ -26,16 +26,18 @@ def installed() -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[Process, str]]:
-    with serving_http(SHOP, "--verbose") as (process, url):
+    with serving_http(SHOP, "--with-sse", "--verbose") as (process, url):
+        process.expect(r"serving \S+/sse$")
         yield process, url
         assert "Traceback" not in process.output
 
 
-@pytest.fixture(params=["stdio", "http"])
+@pytest.fixture(params=["stdio", "http", "sse"])
 def target(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Where the client finds the server."""
-    if request.param == "http":
-        return {"url": request.getfixturevalue("server")[1]}
+    if request.param != "stdio":
+        url = request.getfixturevalue("server")[1]
+        return {"url": url} if request.param == "http" else {"sse": url.replace("/mcp", "/sse")}
     return {"command": sys.executable, "args": ["-m", "mcpkit", "run", str(SHOP)]}
 
 
@@ -83,11 +85,18 @@ def test_the_typescript_sdk_sees_what_there_is(
     assert seen["cancelled"] == ["On its way", "failed"]
 
 
-def test_mcp_remote_is_a_bridge_from_stdio(server: tuple[Process, str], tmp_path: Path) -> None:
-    """CLIENTS.md: before it connects it looks for OAuth metadata, and makes a session of its own to try."""
-    process, url = server
+@pytest.mark.parametrize(
+    ("path", "strategy"), [("/mcp", "http-only"), ("/sse", "sse-only"), ("/sse", "http-first")]
+)
+def test_mcp_remote_is_a_bridge_from_stdio(
+    server: tuple[Process, str], tmp_path: Path, path: str, strategy: str
+) -> None:
+    """CLIENTS.md: before it connects it looks for OAuth metadata, and makes a session of its own to try. At the URL of
+    a stream it falls back from the newer transport to the older one (SSE-07).
+    """
+    process, url = server[0], server[1].replace("/mcp", path)
     home = {"HOME": str(tmp_path), "MCP_REMOTE_CONFIG_DIR": str(tmp_path)}
-    command = nodejs.command("node_modules/mcp-remote/dist/proxy.js", url, "--transport", "http-only")
+    command = nodejs.command("node_modules/mcp-remote/dist/proxy.js", url, "--transport", strategy)
     bridge = WatchedServer(command, env=home)
     try:
         assert bridge.start(LAST)["serverInfo"]["name"] == "shop"

@@ -1,6 +1,6 @@
 // Drives examples/complete.py with a client of the TypeScript SDK, and prints what it saw as JSON.
 //
-//   node drive.mjs v1|v2 '{"url": …}'|'{"command": …, "args": […]}' legacy|auto|REVISION
+//   node drive.mjs v1|v2 '{"url": …}'|'{"sse": …}'|'{"command": …, "args": […]}' legacy|auto|REVISION
 //
 // v1 knows only handshakes ("legacy").
 const [generation, target, mode] = process.argv.slice(2);
@@ -11,6 +11,10 @@ async function transport() {
     if (where.url) {
         const module = await import(generation === "v1" ? root + "streamableHttp.js" : root);
         return new module.StreamableHTTPClientTransport(new URL(where.url));
+    }
+    if (where.sse) {
+        const module = await import(generation === "v1" ? root + "sse.js" : root);
+        return new module.SSEClientTransport(new URL(where.sse));
     }
     const module = await import(generation === "v1" ? root + "stdio.js" : root + "/stdio");
     return new module.StdioClientTransport(where);
