@@ -134,6 +134,16 @@ def _problem(options: argparse.Namespace) -> str | None:
         return f"{', '.join(stray)} needs --transport http: with sse, a session is its stream, which stands alone"
     if options.keyfile is not None and options.certfile is None:
         return "--keyfile needs --certfile"
+    return None if options.transport == "stdio" else _path_problem(options)
+
+
+def _path_problem(options: argparse.Namespace) -> str | None:
+    from mcpkit.transports.options import HttpOptions
+
+    try:
+        HttpOptions(transport=options.transport, **_given(options, "path", "with_sse"))
+    except ValueError as error:
+        return str(error)
     return None
 
 

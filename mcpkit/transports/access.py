@@ -48,13 +48,19 @@ class LoggedExchange:
 
     async def start(self, status: int, headers: HeaderList, first: bytes) -> None:
         """See `http.Exchange`."""
-        self.status, self._last = status, first
+        self.status = status
+        self._keep(first)
         await self._exchange.start(status, headers, first)
 
     async def write(self, data: bytes) -> None:
         """See `http.Exchange`."""
-        self._last = data
+        self._keep(data)
         await self._exchange.write(data)
+
+    def _keep(self, streamed: bytes) -> None:
+        """The end of a stream tells of its request only where it is one request's own."""
+        if self.request.method == "POST":
+            self._last = streamed
 
     def start_soon(self, task: Callable[[], Awaitable[object]]) -> None:
         """See `http.Exchange`."""

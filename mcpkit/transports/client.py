@@ -177,7 +177,7 @@ class _SseConnection:
                     raise HttpFailure(f"{self._url} answered {_status(response)}")
                 async for kind, data in events(lines(response.aiter_bytes())):
                     if kind == "endpoint":
-                        nursery.start_soon(self._post, self._endpoint(data.decode()), to_send)
+                        nursery.start_soon(self._post, data.decode(), to_send)
                     elif kind == "message":
                         self._received.send_nowait(data + b"\n")
                 nursery.cancel_scope.cancel()
@@ -196,7 +196,8 @@ class _SseConnection:
             raise HttpFailure(f"{self._url} wants its messages at another origin: {said[:200]!r}")
         return url
 
-    async def _post(self, url: httpx.URL, to_send: trio.MemoryReceiveChannel[bytes]) -> None:
+    async def _post(self, endpoint: str, to_send: trio.MemoryReceiveChannel[bytes]) -> None:
+        url = self._endpoint(endpoint)
         async for line in to_send:
             headers = {"content-type": "application/json"}
             response = await self._client.post(url, content=line.strip(), headers=headers)

@@ -115,6 +115,21 @@ def test_a_server_at_a_url_is_connected(home: Home, through_claude: bool) -> Non
     assert "Connected" in line
 
 
+@pytest.mark.parametrize("through_claude", [True, False])
+def test_a_server_of_the_older_transport_is_connected(home: Home, through_claude: bool) -> None:
+    """CLIENTS.md: it opens the stream, posts where that says, and speaks 2025-11-25 there as well."""
+    path = home.with_claude if through_claude else os.defpath
+    if not through_claude and shutil.which("claude", path=path):
+        pytest.skip(f"`claude` is in {path}, so it cannot be absent")
+    with serving_http(home.project / "server.py", "--transport", "sse", "--verbose") as (process, url):
+        home.mcpkit("install", "--transport", "sse", "--url", url, path=path)
+        line = home.listed("My-shop")
+        assert f"{url} (SSE)" in line
+        assert "Connected" in line
+        process.expect(r"initialize id=\S+ ok")
+        assert "Traceback" not in process.output
+
+
 def test_a_running_server_is_connected(home: Home) -> None:
     """CLIENTS.md: over HTTP it sends its version and session headers, opens the session's own stream, and leaves
     without DELETE.

@@ -98,6 +98,40 @@ def test_a_client_without_http_says_what_to_do_instead(desk: Desk) -> None:
     assert "Claude Desktop's file takes no URLs: add the URL under Settings > Connectors" in err
 
 
+STREAM = "http://127.0.0.1:8000/sse"
+
+
+@pytest.mark.parametrize("words", [("--transport", "sse"), ()], ids=["said", "seen in the URL"])
+@every_place
+def test_a_server_of_the_older_transport_is_registered_as_such(
+    desk: Desk,
+    client: str,
+    scope: Scope,
+    file: str,
+    keys: tuple[str, ...],
+    typed: bool,
+    words: tuple[str, ...],
+) -> None:
+    """CLIENTS.md: `type` says which, where a client's entries have one. Codex speaks it not at all."""
+    before = desk.files()
+    where = ("--client", client, "--scope", scope)
+    code, out, err = desk.install(*words, "--url", STREAM, "--name", "shop", "--header", "A=b", *where)
+    if client == "codex":
+        assert (code, out, desk.files()) == (2, "", before)
+        assert "Codex does not speak HTTP+SSE: serve it Streamable HTTP" in err
+        return
+    assert (code, err) == (0, "")
+    kind = {"type": "sse"} if client in TYPED else {}
+    assert desk.servers(file, keys) == {"shop": {**kind, "url": STREAM, "headers": {"A": "b"}}}
+
+
+def test_what_is_said_counts_more_than_the_url(desk: Desk) -> None:
+    """A path is only a name."""
+    words = ("--url", STREAM, "--name", "shop", "--client", "codex")
+    assert desk.install(*words, "--transport", "http")[0] == 0
+    assert desk.servers("home/.codex/config.toml", ("mcp_servers",)) == {"shop": {"url": STREAM}}
+
+
 def test_without_a_name_the_server_is_asked_for_it(desk: Desk, url: str) -> None:
     """In the characters that every client takes."""
     assert desk.install("--url", url, "--client", "cursor")[0] == 0
@@ -119,6 +153,7 @@ def test_a_server_that_does_not_answer_is_not_registered_without_a_name(desk: De
         ((), "name a TARGET to be started, or the --url"),
         (("--transport", "http"), "the --url of a server that runs already"),
         (("server.py", "--transport", "http"), "the --url of a server that runs already"),
+        (("server.py", "--transport", "sse"), "the --url of a server that runs already"),
         (("server.py", "--url", URL), "either a TARGET to be started or the --url"),
         (("--url", URL, "--transport", "stdio"), "either a TARGET to be started or the --url"),
         (("--url", URL, "--env", "A=b"), "a --url takes --header"),

@@ -44,6 +44,38 @@ def test_options_of_http_need_http(folder: Path, options: tuple[str, str]) -> No
     assert done.stderr == f"mcpkit: {options[0]} needs --transport http\n"
 
 
+@pytest.mark.parametrize(
+    "options", [("--with-sse",), ("--session-idle", "9"), ("--with-sse", "--session-idle", "9")]
+)
+def test_options_that_mean_nothing_to_sse_are_errors(folder: Path, options: tuple[str, ...]) -> None:
+    """The same: nothing is beside a stream that is served alone, and none is forgotten while it is open."""
+    done = mcpkit(folder, "run", "server.py", "--transport", "sse", *options)
+    assert done.returncode == 2
+    named = ", ".join(option for option in options if option.startswith("--"))
+    assert done.stderr.startswith(f"mcpkit: {named} needs --transport http: with sse, ")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--with-sse", "--path", "/sse"),
+        ("--with-sse", "--path", "/a/message/"),
+        ("--transport", "sse", "--path", "/message"),
+    ],
+)
+def test_a_path_that_is_taken_is_a_usage_error(folder: Path, options: tuple[str, ...]) -> None:
+    """HTTP+SSE has paths of its own, beside the endpoint's."""
+    done = mcpkit(folder, "run", "server.py", "--transport", "http", *options)
+    assert done.returncode == 2
+    assert done.stderr == f"mcpkit: path {options[-1]!r} is where HTTP+SSE would be: take another one\n"
+
+
+def test_a_path_without_its_slash_is_a_usage_error(folder: Path) -> None:
+    """Said in one line, before the script is imported."""
+    done = mcpkit(folder, "run", "server.py", "--transport", "http", "--path", "mcp")
+    assert (done.returncode, done.stderr) == (2, "mcpkit: path starts with a slash, which 'mcp' does not\n")
+
+
 def test_an_unknown_tool_is_answered_with_those_that_there_are(folder: Path) -> None:
     """A typo in a tool's name."""
     done = mcpkit(folder, "call", "server.py", "wirte", "name=a")

@@ -39,7 +39,7 @@ async def play(conversation: Conversation) -> dict[str, Answer]:
     """
     answers: dict[str, Answer] = {}
     captured: dict[str, Any] = {}
-    async with _serving(conversation.server) as (url, stop), _Client.open(url, stop) as client:
+    async with serving(conversation.server) as (url, stop), _Client.open(url, stop) as client:
         for name in conversation.names:
             case = cases()[name]
             answers[name] = await client.play(case, captured)
@@ -50,11 +50,11 @@ async def play(conversation: Conversation) -> dict[str, Answer]:
 
 
 @asynccontextmanager
-async def _serving(variant: str) -> AsyncIterator[tuple[str, trio.Event]]:
+async def serving(variant: str, **options: Any) -> AsyncIterator[tuple[str, trio.Event]]:
     """The variant on a port of its own, until the event is set; at the end it must stop by itself."""
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
-        serve = functools.partial(hypercorn.serve, app_of(variant), port=0, until=stop.wait)
+        serve = functools.partial(hypercorn.serve, app_of(variant), port=0, until=stop.wait, **options)
         yield await nursery.start(serve), stop
         stop.set()
         nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
@@ -218,7 +218,7 @@ class _Client:
     async def _read(self, response: httpx.Response, source: _Post | None) -> None:
         kind = response.headers.get("content-type")
         if kind == "text/event-stream":
-            async for line in _lines(response):
+            async for line in lines(response):
                 if line.startswith(b"data: ") and line != b"data: ":
                     self._take(line.removeprefix(b"data: ").decode(), source)
         elif kind == "application/json":
@@ -236,7 +236,7 @@ class _Client:
         self._arrive.send_nowait(message)
 
 
-async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
+async def lines(response: httpx.Response) -> AsyncIterator[bytes]:
     """The lines of an event stream: they end in line feeds, and in nothing else that Unicode calls a line end."""
     rest = b""
     async for data in response.aiter_bytes():

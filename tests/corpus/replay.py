@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pairs
 import play
 import play_http
+import play_sse
 import trio
 from pairs import Case, Conversation
 from play import Answer
@@ -18,6 +19,7 @@ Way = tuple[str, Callable[[Conversation], Awaitable[dict[str, Answer]]]]
 WAYS: dict[str, Way] = {
     "memory": ("stdio", functools.partial(play.play, connect=play.memory)),
     "stdio": ("stdio", functools.partial(play.play, connect=play.stdio)),
+    "sse": ("stdio", functools.partial(play.play, connect=play_sse.connect)),
     "http": ("http", play_http.play),
 }
 """What the manifest calls the transport, and how it is played."""

@@ -112,5 +112,5 @@ async def fail(kind: str) -> None:
 GRACE = 0.3
 """Seconds that calls get when their host ends: long enough to see that they get them."""
 
-bare = app.asgi(grace=GRACE)
+bare = app.asgi(grace=GRACE, with_sse=True)
 patient = app.asgi(grace=60)

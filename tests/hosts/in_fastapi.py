@@ -24,4 +24,4 @@ async def index() -> str:
     return "a page of the host"
 
 
-fastapi.mount("/api", app.asgi(grace=GRACE))
+fastapi.mount("/api", app.asgi(grace=GRACE, with_sse=True))

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-mounted = app.asgi(grace=GRACE)
+mounted = app.asgi(grace=GRACE, with_sse=True)
 
 
 async def index(request: Request) -> PlainTextResponse:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import pytest
 from hosts.apps import GRACE
 from hosts.process import APPS, HYPERCORN, MCPKIT, UVICORN, Process, started
-from hosts.web import ERAS, Web
-from support import HANDSHAKE, STATELESS
+from hosts.web import ERAS, Web, old_stream
+from support import HANDSHAKE, STATELESS, initialize, request
 
 
 class Host(NamedTuple):
@@ -32,7 +32,7 @@ class Host(NamedTuple):
 # end of the lifespan tell the app. hypercorn on asyncio waits for ever from Python 3.12 on, whatever the app, and cuts
 # clients off with tracebacks of its own before.
 HOSTS = {
-    "mcpkit": Host((*MCPKIT, "--grace", str(GRACE), str(APPS))),
+    "mcpkit": Host((*MCPKIT, "--grace", str(GRACE), "--with-sse", str(APPS))),
     "uvicorn": Host((*UVICORN, "asyncio", "hosts.apps:bare")),
     "uvicorn, uvloop": Host((*UVICORN, "uvloop", "hosts.apps:bare"), stop=signal.SIGINT),
     "uvicorn, starlette": Host(
@@ -70,6 +70,19 @@ def server(name: str) -> Iterator[Running]:
     """One server for all tests that leave it as it was."""
     with running(name) as server:
         yield server
+
+
+def test_the_older_transport_stands_beside(server: Running) -> None:
+    """SSE-02, SSE-06: the stream says where to post, below whatever the host has in front; leaving it cancels."""
+    cancelled = server.process.count("hold is cancelled")
+    with old_stream(server.url.replace("/mcp", "/sse")) as (post, messages):
+        post(initialize("2024-11-05", 1))
+        assert next(messages)["result"]["protocolVersion"] == "2024-11-05"
+        post(request(2, "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}))
+        assert next(messages)["result"]["content"][0]["text"] == "3"
+        post(request(3, "tools/call", {"name": "hold", "_meta": {"progressToken": 1}}))
+        assert next(messages)["method"] == "notifications/progress"
+    server.process.expect("hold is cancelled", times=cancelled + 1)
 
 
 @pytest.mark.parametrize("revision", ERAS)

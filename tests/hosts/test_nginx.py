@@ -8,13 +8,14 @@ import ssl
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from cli.web import make_certificate
 from hosts.process import APPS, Process, serving_http, started
-from hosts.web import ERAS, Web
-from support import HANDSHAKE, STATELESS
+from hosts.web import ERAS, Web, old_stream
+from support import HANDSHAKE, STATELESS, initialize, request
 
 NGINX = shutil.which("nginx", path=os.environ["PATH"] + os.pathsep + "/usr/sbin")
 
@@ -54,34 +55,49 @@ http {{
 }}
 """
 
+ADDRESS = "https://127.0.0.1"
 Connect = Callable[..., Web]
+Beyond = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[Process, str]]:
-    with serving_http(APPS, "--allow-host", NAME) as (process, url):
+    with serving_http(APPS, "--allow-host", NAME, "--with-sse") as (process, url):
         yield process, url
         assert "Traceback" not in process.output
 
 
 @pytest.fixture(scope="module")
-def connect(server: tuple[Process, str]) -> Iterator[Connect]:
-    """Makes a client on the other side of nginx. It listens on a unix socket, whose path must be short."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = make_certificate(Path(name))
+def beyond(server: tuple[Process, str]) -> Iterator[Beyond]:
+    """What `httpx.Client` needs to be on the other side of nginx, and to call the server by a name. nginx listens on a
+    unix socket, whose path must be short.
+    """
+    with tempfile.TemporaryDirectory() as folder_name:
+        folder = make_certificate(Path(folder_name))
         folder.chmod(0o755)  # when root starts nginx, its workers are somebody else
         config = CONFIG.format(folder=folder, upstream=server[1].removesuffix("/mcp"))
         (folder / "nginx.conf").write_text(config, encoding="utf-8")
         verify = ssl.create_default_context(cafile=folder / "cert.pem")
 
-        def make(revision: str, path: str = "/prefix/mcp", name: str = NAME) -> Web:
+        def options(name: str = NAME) -> dict[str, Any]:
             transport = httpx.HTTPTransport(uds=str(folder / "socket"), verify=verify)
-            return Web("https://127.0.0.1" + path, revision, transport=transport, headers={"Host": name})
+            return {"transport": transport, "headers": {"Host": name}}
 
         assert NGINX is not None
-        with started([NGINX, "-p", name, "-e", "stderr", "-c", str(folder / "nginx.conf")]) as nginx:
+        command = [NGINX, "-p", folder_name, "-e", "stderr", "-c", str(folder / "nginx.conf")]
+        with started(command) as nginx:
             nginx.expect("start worker process ")
-            yield make
+            yield options
+
+
+@pytest.fixture(scope="module")
+def connect(beyond: Beyond) -> Connect:
+    """Makes a client on the other side of nginx."""
+
+    def make(revision: str, path: str = "/prefix/mcp", name: str = NAME) -> Web:
+        return Web(ADDRESS + path, revision, **beyond(name))
+
+    return make
 
 
 @pytest.mark.parametrize("path", ["/prefix/mcp", "/prefix/mcp/"])
@@ -122,6 +138,20 @@ def test_a_session_has_its_own_stream_and_its_end(connect: Connect) -> None:
             assert web.text("add", a=1, b=2) == "3"
         assert web.http.delete(web.url, headers=web.session).status_code == 204
         assert web.http.delete(web.url, headers=web.session).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/prefix/sse", "/prefix/sse/"])
+def test_a_stream_says_where_to_post_behind_the_prefix(
+    beyond: Beyond, server: tuple[Process, str], path: str
+) -> None:
+    """SSE-02: nginx says nothing of the prefix that it takes away, nor of TLS; a relative URL needs neither."""
+    cancelled = server[0].count("hold is cancelled")
+    with old_stream(ADDRESS + path, **beyond()) as (post, messages):
+        post(initialize("2024-11-05", 1))
+        assert next(messages)["result"]["serverInfo"]["name"] == "hosted"
+        post(request(2, "tools/call", {"name": "hold", "_meta": {"progressToken": 1}}))
+        assert next(messages)["method"] == "notifications/progress"
+    server[0].expect("hold is cancelled", times=cancelled + 1)
 
 
 def test_a_name_that_nobody_allowed_is_refused(connect: Connect) -> None:

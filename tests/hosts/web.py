@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
+from urllib.parse import urljoin
 
 import httpx
 from clients.messages import STATELESS, Watch, parse
 from support import HANDSHAKE, SECONDS, initialize, request
 
+Post = Callable[[dict[str, Any]], None]
 ERAS = (HANDSHAKE[-1], STATELESS)
 ACCEPT = "application/json, text/event-stream"
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -125,3 +127,20 @@ class Web:
         with self.http.stream("GET", self.url, headers=headers) as response:
             assert response.status_code == 200, response.read()
             yield self._events(response.iter_lines())
+
+
+@contextmanager
+def old_stream(url: str, **options: Any) -> Iterator[tuple[Post, Iterator[Any]]]:
+    """A client of HTTP+SSE: what posts a message, and the messages that come. The options are those of
+    `httpx.Client`.
+    """
+    http = httpx.Client(**{"timeout": SECONDS, "verify": False, "trust_env": False, **options})
+    with http, http.stream("GET", url, headers={"Accept": "text/event-stream"}) as response:
+        assert response.status_code == 200, response.read()
+        data = (line[6:] for line in response.iter_lines() if line.startswith("data: "))
+        endpoint = urljoin(url, next(data))
+
+        def post(message: dict[str, Any]) -> None:
+            assert http.post(endpoint, json=message).status_code == 202
+
+        yield post, (parse(message) for message in data)
