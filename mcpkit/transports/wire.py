@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import re
 
 import trio
 
 from mcpkit.protocol.lines import LineSplitter, Oversized
 
 _NO_LIMIT = 2**62
+_STREAM = re.compile(r"https?://[^/?#]+[^?#]*/sse/?([?#]|$)")
 
 
 def is_sse(url: str) -> bool:
     """Whether a URL is, by its name, the stream of a server of HTTP+SSE."""
-    return urlsplit(url).path.rstrip("/").endswith("/sse")
+    return _STREAM.match(url) is not None
 
 
 class HttpFailure(Exception):

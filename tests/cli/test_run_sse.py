@@ -18,6 +18,7 @@ from support import initialize, request
 from web import HTTP, RUN, SERVER, here, make_certificate
 
 from mcpkit import App
+from mcpkit.transports.wire import is_sse
 
 SSE = [*HTTP, "--transport", "sse"]
 LOCAL = "http://localhost"
@@ -163,6 +164,25 @@ def test_call_and_inspect_reach_it(script: str) -> None:
         process.signal()
         assert process.wait() == 0
         assert "cannot be reached" in here("call", url, "version")[2]
+
+
+@pytest.mark.parametrize(
+    ("url", "stream"),
+    [
+        ("http://a/sse", True),
+        ("https://a:1/b/sse/?c=d", True),
+        ("http://[::1]/sse#e", True),
+        ("http://a/mcp", False),
+        ("http://a/sse/mcp", False),
+        ("http://a/mcp?b=/sse", False),
+        ("http://a/msse", False),
+        ("http://sse", False),
+        ("http://[::1/mcp", False),
+    ],
+)
+def test_a_stream_is_known_by_its_path(url: str, stream: bool) -> None:
+    """As people name it; what is no URL at all is said by whoever uses it."""
+    assert is_sse(url) is stream
 
 
 def test_a_server_that_sends_its_clients_elsewhere_is_not_followed(tmp_path: Path) -> None:
