@@ -129,6 +129,8 @@ class SseEndpoint:
         request = exchange.request
         if not accepts(request, "text/event-stream")[0]:
             raise refused(406, "Accept must include text/event-stream")
+        if self._runtime.hub.closed:
+            raise refused(503, "The server is ending", [(b"retry-after", b"60")])
         writer = Writer(exchange, cors, self._options.keep_alive)
         session = _Session(self._runtime, _Channel(writer), request)
         with self._registered(session) as session_id:

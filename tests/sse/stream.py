@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -127,3 +128,16 @@ def started(server: Server, revision: str = "2024-11-05", capabilities: Any = No
     with Stream(server) as stream:
         stream.start(revision, capabilities)
         yield stream
+
+
+@contextmanager
+def waiting_post(stream: Stream) -> Iterator[Connection]:
+    """A message that is not taken, since nobody reads the stream."""
+    for number in range(2, 1000):
+        with Connection(stream.server) as connection:
+            connection.begin("POST", JSON, encoded(request(number, "ping")), path=stream.path)
+            if not select.select([connection.socket], [], [], 0.5)[0]:
+                yield connection
+                return
+            assert connection.response().status == 202
+    raise AssertionError("all messages were taken")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-import select
 import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kit import Closed, Connection, Server, encoded, eventually
-from stream import JSON, Stream, serving_sse, started, text
+from stream import JSON, Stream, serving_sse, started, text, waiting_post
 from support import HANDSHAKE, initialize, request
 
 from mcpkit.transports.sse import MAX_CALLS, MAX_MESSAGE
@@ -295,19 +293,6 @@ def test_a_post_that_waits_learns_that_its_stream_has_ended(server: Server) -> N
         with waiting_post(stream) as post:
             stream.connection.close()
             assert post.response().status == 404
-
-
-@contextmanager
-def waiting_post(stream: Stream) -> Iterator[Connection]:
-    """A message that is not taken, since nobody reads the stream."""
-    for number in range(2, 1000):
-        with Connection(stream.server) as connection:
-            connection.begin("POST", JSON, encoded(request(number, "ping")), path=stream.path)
-            if not select.select([connection.socket], [], [], 0.5)[0]:
-                yield connection
-                return
-            assert connection.response().status == 202
-    raise AssertionError("all messages were taken")
 
 
 def test_many_streams_leave_nothing(server: Server) -> None:

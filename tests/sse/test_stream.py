@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from kit import Server, eventually, serving
-from stream import DESK, JSON, Stream, serving_sse, started, text
+from stream import DESK, JSON, Stream, serving_sse, started, text, waiting_post
 from support import HANDSHAKE, STATELESS, request
 
 ASKED = {"elicitation": {}, "sampling": {}, "roots": {}}
@@ -208,6 +208,14 @@ def test_a_call_that_outlasts_the_grace_is_cancelled(tmp_path: Path) -> None:
         eventually(path.with_suffix(".begun").exists, "the call")
         assert server.terminate() < 5
         assert path.with_suffix(".cleaned").exists()
+
+
+def test_a_client_that_does_not_read_holds_up_no_end(tmp_path: Path) -> None:
+    """The grace is for calls; what nobody takes is not waited for."""
+    with serving_sse("--grace", "0.5") as server, started(server) as stream:
+        stream.begin(1, "pour", {"megabytes": 64})
+        with waiting_post(stream):
+            assert server.terminate() < 5
 
 
 # -- Where it is -----------------------------------------------------------------------------
