@@ -132,11 +132,12 @@ def started(server: Server, revision: str = "2024-11-05", capabilities: Any = No
 
 @contextmanager
 def waiting_post(stream: Stream) -> Iterator[Connection]:
-    """A message that is not taken, since nobody reads the stream."""
-    for number in range(2, 1000):
+    """A message that is not taken, since nobody reads the stream and its answers are large."""
+    echo = {"name": "echo", "arguments": {"text": "x" * 900_000}}
+    for number in range(200):
         with Connection(stream.server) as connection:
-            connection.begin("POST", JSON, encoded(request(number, "ping")), path=stream.path)
-            if not select.select([connection.socket], [], [], 0.5)[0]:
+            connection.begin("POST", JSON, encoded(request(number, "tools/call", echo)), path=stream.path)
+            if not select.select([connection.socket], [], [], 2.0)[0]:
                 yield connection
                 return
             assert connection.response().status == 202

