@@ -120,6 +120,7 @@ _HTTP_OPTIONS = (
 
 
 _NOT_SSE = ("--with-sse", "--session-idle")
+"""Options that would mean nothing where HTTP+SSE is served alone."""
 
 
 def _problem(options: argparse.Namespace) -> str | None:
@@ -131,7 +132,10 @@ def _problem(options: argparse.Namespace) -> str | None:
         return f"{', '.join(given)} needs --transport http"
     stray = [option for option in given if option in _NOT_SSE]
     if stray and options.transport == "sse":
-        return f"{', '.join(stray)} needs --transport http: with sse, a session is its stream, which stands alone"
+        return (
+            f"{', '.join(stray)} needs --transport http: with sse alone, nothing is beside it, "
+            "and a session lasts as long as its stream"
+        )
     if options.keyfile is not None and options.certfile is None:
         return "--keyfile needs --certfile"
     return None if options.transport == "stdio" else _path_problem(options)

@@ -19,6 +19,7 @@ import httpx
 import msgspec
 import trio
 
+from mcpkit.errors import innermost
 from mcpkit.protocol import headers as metadata
 from mcpkit.protocol import jsonrpc
 from mcpkit.protocol.eras import version_of
@@ -167,23 +168,25 @@ class _SseConnection:
 
     async def run(self, to_send: trio.MemoryReceiveChannel[bytes]) -> None:
         """Read the stream to its end, and meanwhile post each line, one after the other."""
+        headers = {"accept": "text/event-stream"}
         try:
-            async with (
-                self._client.stream("GET", self._url, headers={"accept": "text/event-stream"}) as response,
-                trio.open_nursery() as nursery,
-            ):
+            async with self._client.stream("GET", self._url, headers=headers) as response:
                 if not response.is_success or _kind(response) != "text/event-stream":
                     await response.aread()
                     raise HttpFailure(f"{self._url} answered {_status(response)}")
-                async for kind, data in events(lines(response.aiter_bytes())):
-                    if kind == "endpoint":
-                        nursery.start_soon(self._post, data.decode(), to_send)
-                    elif kind == "message":
-                        self._received.send_nowait(data + b"\n")
-                nursery.cancel_scope.cancel()
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise HttpFailure(f"{self._url} cannot be reached: {_reason(error)}") from None
+                await self._read(response, to_send)
+        except* (httpx.HTTPError, httpx.InvalidURL) as group:
+            raise HttpFailure(f"{self._url} cannot be reached: {_reason(innermost(group))}") from None
         self._received.close()
+
+    async def _read(self, response: httpx.Response, to_send: trio.MemoryReceiveChannel[bytes]) -> None:
+        async with trio.open_nursery() as nursery:
+            async for kind, data in events(lines(response.aiter_bytes())):
+                if kind == "endpoint":
+                    nursery.start_soon(self._post, data.decode(), to_send)
+                elif kind == "message":
+                    self._received.send_nowait(data + b"\n")
+            nursery.cancel_scope.cancel()
 
     async def close(self) -> None:
         """Leaving the stream is all."""

@@ -24,7 +24,7 @@ from mcpkit.transports.sessions import TooManySessions
 Accepted = tuple[bool, ...]
 """Which of some media types the client takes."""
 
-Serve = Callable[[Exchange, HeaderList], Awaitable[None]]
+Answer = Callable[[Exchange, HeaderList], Awaitable[None]]
 """Answers a request that was let in; the headers, which let a web page read the answer, are part of it."""
 
 
@@ -60,22 +60,22 @@ class Entrance:
         self._logs = access.enabled()
 
     async def serve(
-        self, exchange: Exchange, verbs: Sequence[str], serve: Serve, *, logs_accepted: bool = True
+        self, exchange: Exchange, verbs: Sequence[str], answer: Answer, *, logs_accepted: bool = True
     ) -> None:
         """Answer a request with one of some verbs. Without `logs_accepted`, what is answered with 202 has no line in
         the access log: its true answer has one.
         """
         if not self._logs:
-            await self._serve(exchange, verbs, serve)
+            await self._serve(exchange, verbs, answer)
             return
         logged = LoggedExchange(exchange)
         try:
-            await self._serve(logged, verbs, serve)
+            await self._serve(logged, verbs, answer)
         finally:
             if logs_accepted or logged.status != 202:
                 logged.log()
 
-    async def _serve(self, exchange: Exchange, verbs: Sequence[str], serve: Serve) -> None:
+    async def _serve(self, exchange: Exchange, verbs: Sequence[str], answer: Answer) -> None:
         request = exchange.request
         cors: HeaderList = ()
         try:
@@ -89,7 +89,7 @@ class Entrance:
             if request.method == "OPTIONS":
                 await exchange.respond(204, self._guard.preflight(request))
             else:
-                await serve(exchange, cors)
+                await answer(exchange, cors)
         except (Refused, TooManySessions, StoreError) as error:
             refusal = error if isinstance(error, Refused) else unavailable(error)
             body = jsonrpc.error(refusal.request_id, eras.error_object(refusal.error, None))

@@ -155,10 +155,9 @@ class SseEndpoint:
             del self._sessions[session_id]
 
     def _endpoint(self, request: Request, session_id: str) -> bytes:
-        """Where to post, seen from the URL of the stream (rule 3), which may have been asked for with a slash at its
-        end.
-        """
-        above = "../" if request.path.endswith("/") and not self._at_root else ""
+        """Where to post, seen from the URL of the stream (rule 3): each slash at its end is a step further down."""
+        slashes = len(request.path) - len(request.path.rstrip("/"))
+        above = "../" * (slashes - self._at_root)
         return f"{above}message?sessionId={session_id}".encode()
 
     async def _message(self, exchange: Exchange, cors: HeaderList) -> None:

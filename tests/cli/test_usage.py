@@ -52,7 +52,7 @@ def test_options_that_mean_nothing_to_sse_are_errors(folder: Path, options: tupl
     done = mcpkit(folder, "run", "server.py", "--transport", "sse", *options)
     assert done.returncode == 2
     named = ", ".join(option for option in options if option.startswith("--"))
-    assert done.stderr.startswith(f"mcpkit: {named} needs --transport http: with sse, ")
+    assert done.stderr.startswith(f"mcpkit: {named} needs --transport http: with sse alone, ")
 
 
 @pytest.mark.parametrize(

@@ -29,12 +29,19 @@ class Stream:
         self.server = server
         self.connection = Connection(server)
         self._posting = Connection(server)
+        try:
+            self._open(path, headers)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, path: str, headers: Headers) -> None:
         self.connection.begin("GET", over({"Accept": "text/event-stream"}, headers), None, path=path)
         self.head = self.connection.stream()
         first = self._event()
         assert first.type == "endpoint", first
         self.endpoint = first.data
-        url = urlsplit(urljoin(f"http://127.0.0.1:{server.port}{path}", first.data))
+        url = urlsplit(urljoin(f"http://127.0.0.1:{self.server.port}{path}", first.data))
         self.path = f"{url.path}?{url.query}"
 
     def __enter__(self) -> Self:

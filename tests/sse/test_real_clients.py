@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -21,7 +22,7 @@ import pytest
 from clients.messages import STATELESS, Watch
 from clients.test_python_sdk import SHOP, Logs, _Tap, open_in, value
 from clients.test_python_sdk_http import on_asyncio, ordered, until_free
-from hosts.process import serving_http
+from hosts.process import Process, serving_http
 from mcp import Client, ClientSession
 from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPError
@@ -168,14 +169,19 @@ async def test_our_own_client_speaks_it(desk: str, revision: str) -> None:
         assert [contents.text for contents in await client.read_resource("memo://a")] == ["about a"]
 
 
-async def test_our_own_client_sees_that_the_server_has_gone() -> None:
-    """The end of the stream is the end of the connection."""
-    with serving_http(DESK, "--transport", "sse") as (process, url):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_our_own_client_sees_that_the_server_has_gone(number: int) -> None:
+    """The end of the stream is the end of the connection, and one that breaks off is told as such."""
+
+    async def lose(process: Process, url: str) -> None:
         async with testing.Client(url) as client:
-            process.signal()
-            assert process.wait() == 0
-            with pytest.raises((testing.Disconnected, HttpFailure)):
-                await client.list_tools()
+            process.signal(number)
+            assert process.wait() == (0 if number == signal.SIGTERM else -number)
+            await client.list_tools()
+
+    gone = (testing.Disconnected, HttpFailure)
+    with serving_http(DESK, "--transport", "sse") as server, pytest.raises(gone):
+        await lose(*server)
 
 
 # -- curl ------------------------------------------------------------------------------------

@@ -38,10 +38,11 @@ def test_the_first_event_says_where_to_post(server: Server) -> None:
 
 def test_a_slash_at_the_end_of_the_url_is_no_other_url(server: Server) -> None:
     """PITFALLS, HTTP: the same answer for both, never a redirect; what is posted finds its way from there."""
-    with Stream(server, "/sse/") as stream:
-        assert stream.path.startswith("/message?")
-        stream.path = stream.path.replace("?", "/?")
-        assert stream.ask(1, "ping")["result"] == {}
+    for path in ("/sse/", "/sse//"):
+        with Stream(server, path) as stream:
+            assert stream.path.startswith("/message?")
+            stream.path = stream.path.replace("?", "/?")
+            assert stream.ask(1, "ping")["result"] == {}
 
 
 @pytest.mark.parametrize("revision", HANDSHAKE)
