@@ -27,6 +27,12 @@ test: .venv/ready tools ## Run all tests
 conformance: .venv/ready ## Run the official conformance suite, and print what passed and failed
 	$(BIN)/python tests/conformance/run.py
 
+SECONDS ?= 600
+
+.PHONY: soak
+soak: .venv/ready ## Serve mixed traffic for ten minutes (SECONDS=600), and fail if a server grows or answers wrongly
+	PYTHONPATH=tests $(BIN)/python -m load.soak $(SECONDS)
+
 .PHONY: check
 check: .venv/ready tools ## Format, lint, types, architecture, tests
 	$(BIN)/ruff format --check .

@@ -70,7 +70,7 @@ async def count(to: int, ctx: Context) -> int:
 @app.tool
 async def confirm(ctx: Context) -> str:
     answer = await ctx.elicit(Confirm, "Go on?")
-    return f"proceed: {answer.data.proceed}" if isinstance(answer, Accepted) else type(answer).__name__
+    return f"proceed: {answer.value.proceed}" if isinstance(answer, Accepted) else type(answer).__name__
 
 
 # -- Calls that never end by themselves ------------------------------------------------------

@@ -135,6 +135,8 @@ class Http:
         self.revision = revision
         self.line = line
         self.session: dict[str, str] = {}
+        self.answer: Json | None = None
+        """The result of each question; None for a client that does not answer."""
         self._last_id = 0
 
     @classmethod
@@ -194,11 +196,17 @@ class Http:
         await self.line.send("POST", self.headers(message), json.dumps(message).encode())
 
     async def post(self, message: Json | Sequence[Json]) -> list[Any]:
-        """Send a message, or a batch; all messages that come back."""
+        """Send a message, or a batch; all messages that come back, without the questions, which are answered."""
         await self.send(message)
         head = await self.line.head()
-        assert head.status in (200, 202), head
-        return [message async for message in self.line.messages(head)]
+        messages = []
+        async for said in self.line.messages(head):
+            if self.answer is not None and "method" in said and "id" in said:
+                async with await self.another() as other:
+                    await other.post({"jsonrpc": "2.0", "id": said["id"], "result": self.answer})
+            else:
+                messages.append(said)
+        return messages
 
     async def ask(self, method: str, params: Json | None = None) -> Any:
         """The result of a request."""
@@ -251,6 +259,8 @@ class Stdio:
         self.replies: list[Json] = []
         """Replies to requests that somebody else has made with `write`."""
         self.notifications: list[Json] = []
+        """Progress; changes are only counted."""
+        self.changes = 0
         self.questions = 0
         self.taken_back = 0
         """Questions of the server, and those of them that it has cancelled."""
@@ -259,6 +269,7 @@ class Stdio:
         self._own: dict[str, Json] = {}
         self._ids = itertools.count(1)
         self._changed = trio.Event()
+        self._writing = trio.Lock()
 
     @classmethod
     @asynccontextmanager
@@ -312,8 +323,14 @@ class Stdio:
                 await self.write([{"jsonrpc": "2.0", "id": message["id"], "result": self.answer}])
         elif message["method"] == "notifications/cancelled":
             self.taken_back += 1
-        else:
+        elif message["method"] == "notifications/progress":
             self.notifications.append(message)
+        else:
+            self.changes += 1
+
+    def has(self, id: str) -> bool:
+        """Whether there is a reply that nobody has taken."""
+        return id in self._own
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until something holds for what has come."""
@@ -322,16 +339,28 @@ class Stdio:
 
     async def write(self, messages: Sequence[Json]) -> None:
         """Send messages, in one write."""
-        await self._stdin.send_all(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+        async with self._writing:
+            await self._stdin.send_all(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+
+    def request(self, method: str, params: Json | None = None) -> Json:
+        """A request with an id of its own."""
+        return request(f"own-{next(self._ids)}", method, params, revision=self.revision)
+
+    async def post(self, message: Json) -> list[Json]:
+        """Send a request of `request`; its progress, and the reply."""
+        token = message.get("params", {}).get("_meta", {}).get("progressToken")
+        await self.write([message])
+        await self.until(lambda: message["id"] in self._own)
+        mine = [said for said in self.notifications if said["params"].get("progressToken") == token]
+        self.notifications = [said for said in self.notifications if said not in mine]
+        return [*mine, self._own.pop(message["id"])]
 
     async def ask(self, method: str, params: Json | None = None) -> Any:
         """The result of a request."""
-        return await self._result(request(f"own-{next(self._ids)}", method, params, revision=self.revision))
+        return await self._result(self.request(method, params))
 
     async def _result(self, message: Json) -> Any:
-        await self.write([message])
-        await self.until(lambda: message["id"] in self._own)
-        reply = self._own.pop(message["id"])
+        reply = (await self.post(message))[-1]
         assert "result" in reply, reply
         return reply["result"]
 
