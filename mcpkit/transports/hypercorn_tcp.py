@@ -16,6 +16,7 @@ Rule 5. While the client is still sending, a connection is closed in two steps: 
         client has closed its own or `LINGER_SECONDS` are over, the rest. Closing at once would reset the connection,
         and the reset can overtake the answer.
 Rule 6. A client that leaves is noticed, also when it has pipelined a request behind the one that is being answered.
+Rule 7. HTTP/2 gets what it lacks: see `hypercorn_h2`.
 
 Source: RFC 9112 sections 9.3 to 9.6 (persistence, time-outs, tear-down).
 """
@@ -29,11 +30,13 @@ from typing import Any, cast
 
 import trio
 from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import EventWrapper
 
 from mcpkit.errors import innermost
+from mcpkit.transports import hypercorn_h2
 
 HEAD_SECONDS = 5.0
 """How long the head of a request may take to arrive."""
@@ -134,9 +137,13 @@ class Connection(TCPServer):
     async def protocol_send(self, event: Event) -> None:
         """Do what the protocol wants done."""
         if isinstance(event, RawData):
+            if isinstance(self.protocol.protocol, H2Protocol):
+                hypercorn_h2.bound(self.protocol.protocol)
             await self._write(event.data)
         elif isinstance(event, Updated):
             self._be_idle(event.idle)
+            if isinstance(self.protocol.protocol, H2Protocol):
+                await hypercorn_h2.reset_given_up(self.protocol.protocol)
         elif self._is_answering():
             self._deaf = True  # the client has spoilt what it sends, not what it gets
         else:

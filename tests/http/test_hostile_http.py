@@ -697,6 +697,32 @@ def test_leaving_an_http_2_stream_cancels_its_call(
     client.connection.close()
 
 
+def test_an_http_2_stream_that_is_not_read_is_reset() -> None:
+    """SEC-02: its window is closed for longer than the client may take, and nothing piles up; the connection and its
+    other streams go on.
+    """
+    meta = {"io.modelcontextprotocol/logLevel": "info"}
+    with serving("things.py", "--send-timeout", "0.5") as server:
+        client = Http2(server)
+        named = {"mcp_method": "tools/call", "mcp_name": "pour"}
+        stream = client.begin(*http2_head(server, **named))
+        client.h2.send_data(stream, encoded(call(1, "pour", {"megabytes": 1000}, **meta)), end_stream=True)
+        client.flush()
+        ends = (h2.events.StreamEnded, h2.events.StreamReset)
+        memory = server.memory()
+        last: list[h2.events.Event] = []
+        while not last:
+            last = [event for event in client.receive() if isinstance(event, ends)]
+        assert isinstance(last[0], h2.events.StreamReset)
+        assert server.memory() - memory < 20_000_000
+        client.h2.increment_flow_control_window(2**20)
+        stream = client.begin(*http2_head(server))
+        client.h2.send_data(stream, encoded(discover()), end_stream=True)
+        client.flush()
+        assert client.status(stream) == 200
+        client.connection.close()
+
+
 @pytest.mark.parametrize("settings", ["", "!!!!", "AAMAAABk", "A" * 5000, "//8AAAAA"])
 def test_a_bad_upgrade_ends_the_connection_alone(server: Server, settings: str) -> None:
     """RFC 7540 section 3.2.1."""
