@@ -6,6 +6,7 @@ Source: MCP 2026-07-28, "Authorization"; RFC 6750, RFC 9728.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypedDict
 from urllib.parse import urlsplit
@@ -35,6 +36,15 @@ def canonical(url: str) -> str:
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def is_prefix(path: str) -> bool:
+    """Whether a path can stand before one of ours: "" or "/notes"."""
+    return len(path) <= _LONGEST_PREFIX and _PREFIX.fullmatch(path) is not None
+
+
+_LONGEST_PREFIX = 1000
+_PREFIX = re.compile(r"(/(?!\.\.?(/|$))[A-Za-z0-9._~%-]+)*")
 
 
 class Site(Struct, frozen=True):

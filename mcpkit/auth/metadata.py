@@ -9,12 +9,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mcpkit.auth.base import Auth, Site
+from mcpkit.auth.base import Auth, Site, is_prefix
 
 RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
 
 _NOT_QUOTED = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
-_PREFIX = re.compile(r"(/[A-Za-z0-9._~%-]{1,100}){0,10}")
 
 
 def protected_resource(auth: Auth, site: Site) -> dict[str, Any]:
@@ -68,4 +67,4 @@ def split_well_known(path: str, name: str, endpoints: Sequence[str]) -> tuple[st
     if endpoint is None and rest and name == RESOURCE_METADATA:
         return None
     prefix = rest.removesuffix(endpoint or "")
-    return (prefix, endpoint or endpoints[0]) if _PREFIX.fullmatch(prefix) else None
+    return (prefix, endpoint or endpoints[0]) if is_prefix(prefix) else None

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from mcpkit.auth.base import is_prefix
 from mcpkit.transports.http import Request
 
-_PREFIX = re.compile(r"(/[A-Za-z0-9._~%-]+)+/?")
 _PAIR = re.compile(r"""\s*([A-Za-z]+)=(?:"([^"]*)"|([^\s";,]*))\s*""")
 _UNIX = "unix"
 
@@ -68,8 +68,8 @@ class Proxies:
 
 
 def _prefix(request: Request) -> str:
-    values = _items(request, "x-forwarded-prefix")
-    return values[-1].rstrip("/") if values and _PREFIX.fullmatch(values[-1]) else ""
+    prefix = _items(request, "x-forwarded-prefix")[-1:]
+    return prefix[0].rstrip("/") if prefix and is_prefix(prefix[0].rstrip("/")) else ""
 
 
 def _forwarded(request: Request) -> list[dict[str, str]]:

@@ -2,58 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import ssl
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from cli.web import make_certificate
-from hosts.process import APPS, Process, serving_http, started
+from hosts.nginx import NAME, behind_nginx, needs_nginx
+from hosts.process import APPS, Process, serving_http
 from hosts.web import ERAS, Web, old_stream
 from support import HANDSHAKE, STATELESS, initialize, request
 
-NGINX = shutil.which("nginx", path=os.environ["PATH"] + os.pathsep + "/usr/sbin")
-
-pytestmark = pytest.mark.skipif(
-    NGINX is None and not os.environ.get("CI"),  # there, what is missing is installed
-    reason="nginx is not installed",
-)
-
-NAME = "mcp.example.com"
-
-# Nothing in it is about streams: what keeps nginx from holding events back is a header of the answer.
-CONFIG = """\
-daemon off;
-pid {folder}/pid;
-error_log stderr notice;
-events {{}}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    server {{
-        listen unix:{folder}/socket ssl;
-        ssl_certificate {folder}/cert.pem;
-        ssl_certificate_key {folder}/key.pem;
-        client_max_body_size 8m;
-        location /prefix/ {{
-            proxy_pass {upstream}/;
-            proxy_http_version 1.1;
-            proxy_set_header Host $host;
-            proxy_set_header X-Forwarded-Proto https;
-            proxy_set_header X-Forwarded-For $remote_addr;
-        }}
-    }}
-}}
-"""
+pytestmark = needs_nginx
 
 ADDRESS = "https://127.0.0.1"
 Connect = Callable[..., Web]
@@ -69,25 +27,9 @@ def server() -> Iterator[tuple[Process, str]]:
 
 @pytest.fixture(scope="module")
 def beyond(server: tuple[Process, str]) -> Iterator[Beyond]:
-    """What `httpx.Client` needs to be on the other side of nginx, and to call the server by a name. nginx listens on a
-    unix socket, whose path must be short.
-    """
-    with tempfile.TemporaryDirectory() as folder_name:
-        folder = make_certificate(Path(folder_name))
-        folder.chmod(0o755)  # when root starts nginx, its workers are somebody else
-        config = CONFIG.format(folder=folder, upstream=server[1].removesuffix("/mcp"))
-        (folder / "nginx.conf").write_text(config, encoding="utf-8")
-        verify = ssl.create_default_context(cafile=folder / "cert.pem")
-
-        def options(name: str = NAME) -> dict[str, Any]:
-            transport = httpx.HTTPTransport(uds=str(folder / "socket"), verify=verify)
-            return {"transport": transport, "headers": {"Host": name}}
-
-        assert NGINX is not None
-        command = [NGINX, "-p", folder_name, "-e", "stderr", "-c", str(folder / "nginx.conf")]
-        with started(command) as nginx:
-            nginx.expect("start worker process ")
-            yield options
+    """What `httpx.Client` needs to be on the other side of nginx, and to call the server by a name."""
+    with behind_nginx(server[1].removesuffix("/mcp")) as transport:
+        yield lambda name=NAME: {"transport": transport(), "headers": {"Host": name}}
 
 
 @pytest.fixture(scope="module")
