@@ -19,7 +19,8 @@ from mcpkit import App
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))
-STDIO = [script for script in SCRIPTS if not script.startswith("http_")]
+OVER_HTTP = ("http_", "bearer", "jwt", "introspection", "client_credentials")
+STDIO = [script for script in SCRIPTS if not script.startswith(OVER_HTTP)]
 ADDRESS = {"name": "A. Customer", "street": "Main Street 1", "city": "Oslo", "country": "NO"}
 
 
