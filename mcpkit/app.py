@@ -64,6 +64,10 @@ class App(Scaffold):
             name, version, title, description, website_url, list(icons) or None
         )
         self.instructions = instructions
+        if auth is not None and not isinstance(auth, Auth):
+            raise TypeError(
+                f"auth= takes a way of authentication from mcpkit.auth, such as BearerAuth(…), not {auth!r}"
+            )
         self.lifespan = lifespan
         self.auth = auth
         self.cache = cache or Cache()

@@ -24,6 +24,12 @@ class Principal(Struct, frozen=True):
     claims: dict[str, Any] = {}
     value: Any = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str):
+            raise TypeError(f"the id of a Principal is a string, not {self.id!r}")
+        if isinstance(self.scopes, str):
+            raise TypeError("the scopes of a Principal are a tuple of strings, not one string")
+
     def __str__(self) -> str:
         return self.id
 

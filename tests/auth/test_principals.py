@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +13,8 @@ from auth.authkit import GUARDED, Client
 from clients.peer import watched
 from kit import Server, serving
 from support import HANDSHAKE, STATELESS, meta, request
+
+from mcpkit import App, Principal
 
 ERAS = (HANDSHAKE[-1], STATELESS)
 
@@ -55,6 +59,35 @@ def test_on_stdio_there_is_no_principal(revision: str) -> None:
         assert refused["isError"] is True
         assert "who calls" in refused["content"][0]["text"]
         assert call(3, "audit")["content"][0]["text"] == "audited"
+
+
+@pytest.mark.parametrize("wrong", [{"id": 7}, {"id": "ann", "scopes": "read write"}, {"id": None}])
+def test_what_is_no_principal_is_said_where_it_is_made(wrong: Any) -> None:
+    """A part of a string is in the string: `scopes="read write"` would hold the scope "rea"."""
+    with pytest.raises(TypeError, match="Principal"):
+        Principal(**wrong)
+
+
+def test_what_is_no_auth_is_said_when_the_app_is_made() -> None:
+    """STYLE 10: the function alone is what people try first."""
+    with pytest.raises(TypeError, match="BearerAuth"):
+        App("wrong", auth=lambda token: "ann")  # type: ignore[arg-type]
+
+
+def test_auth_costs_nothing_where_it_is_not_used() -> None:
+    """DESIGN section 2: what only a mode needs is loaded with that mode."""
+    code = (
+        "import sys, mcpkit, mcpkit.auth\n"
+        "from mcpkit.auth import BearerAuth\n"
+        "mcpkit.App('a', auth=BearerAuth(lambda token: None))\n"
+        "print(*sorted({'joserfc', 'httpx', 'cryptography', 'authlib', 'hypercorn'} & set(sys.modules)))\n"
+        "from mcpkit.auth import *\n"
+        "print(JWTAuth.__name__, 'joserfc' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "\nJWTAuth True\n"
 
 
 # -- Sessions --------------------------------------------------------------------------------

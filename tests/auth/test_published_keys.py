@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from auth.authkit import bearer, on_own_clock
 from auth.issuing import EC, RSA, Issuer, claims, guarded_by, issuing, resource, signed
+from hosts.process import UVICORN, started
 from joserfc.jwk import OctKey, RSAKey
 from kit import Response, Server, call, discover, eventually
 from trio.testing import MockClock
@@ -83,6 +85,20 @@ def test_an_issuer_that_is_away_from_the_start_is_found_later(server: Server, is
     assert server.post(discover(), bearer("no.jwt.at-all")).status == 401, "what is no token needs no issuer"
     issuer.start()
     until(lambda: ask(server, RSA).status, 200, while_=503)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_keys_are_fetched_in_a_host_on_asyncio(issuer: Issuer, loop: str) -> None:
+    """The app is a guest there, and speaks HTTP on trio."""
+    command = [*UVICORN, loop, "auth.scripts.mounted:asks_issuer"]
+    with started(command, JWKS_URL=issuer.url("keys")) as process:
+        url = process.expect(r"http://127\.0\.0\.1:\d+")[0] + "/mcp"
+        token = signed(RSA, "RS256", {"kid": "rsa"}, claims(url))
+        assert httpx.post(url, headers=bearer(token), trust_env=False).status_code == 415
+        assert httpx.post(url, headers=bearer(token + "x"), trust_env=False).status_code == 401
+        issuer.kill()
+        unknown = signed(NEW, "RS256", {"kid": "new"}, claims(url))
+        assert httpx.post(url, headers=bearer(unknown), trust_env=False).status_code == 503
 
 
 def until(ask: Any, wanted: int, while_: int) -> None:
