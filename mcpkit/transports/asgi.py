@@ -63,7 +63,7 @@ class Endpoints:
     """All endpoints of one running app; which of them are there, the options say."""
 
     def __init__(self, runtime: Runtime, nursery: trio.Nursery, options: HttpOptions) -> None:
-        entrance = Entrance(options)
+        entrance = Entrance(options, guarded=runtime.app.auth is not None)
         streamable = Endpoint(runtime, nursery, options, entrance)
         sse = SseEndpoint(runtime, options, entrance)
         handlers: dict[str, Handler] = {

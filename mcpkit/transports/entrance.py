@@ -52,9 +52,12 @@ def unavailable(error: Exception, request_id: Any = msgspec.UNSET) -> Refused:
 
 
 class Entrance:
-    """The entrance of one server."""
+    """The entrance of one server. With `guarded`, requests have passed the gateway, and without a caller nobody is let
+    in.
+    """
 
-    def __init__(self, options: HttpOptions) -> None:
+    def __init__(self, options: HttpOptions, *, guarded: bool) -> None:
+        self._guarded = guarded
         self._options = options
         self._guard = Guard(options.allowed_hosts, options.allowed_origins)
         self._logs = access.enabled()
@@ -88,6 +91,10 @@ class Entrance:
             cors = self._guard.cors(request)
             if request.method == "OPTIONS":
                 await exchange.respond(204, self._guard.preflight(request))
+            elif self._guarded and request.caller is None:
+                raise refused(
+                    401, "This server needs a token"
+                )  # whoever serves this has forgotten the gateway
             else:
                 await answer(exchange, cors)
         except (Refused, TooManySessions, StoreError) as error:

@@ -77,8 +77,6 @@ class Endpoint:
 
     async def _verb(self, exchange: Exchange, cors: HeaderList) -> None:
         request = exchange.request
-        if request.caller is None and self._runtime.app.auth is not None and request.method != "OPTIONS":
-            raise _refused(401, "This server needs a token")  # whoever serves this has forgotten the entrance
         if request.method == "POST":
             await self._post(exchange, cors)
         elif request.get("mcp-session-id") is None and eras.names_stateless(

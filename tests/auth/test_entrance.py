@@ -13,9 +13,9 @@ from kit import discover, encoded, headers_for, serving
 from mcpkit import App
 from mcpkit.auth import BearerAuth
 from mcpkit.engine.runtime import running
+from mcpkit.transports.asgi import Endpoints
 from mcpkit.transports.http import Request
 from mcpkit.transports.options import HttpOptions
-from mcpkit.transports.streamable import Endpoint
 
 
 class Asked:
@@ -33,12 +33,12 @@ async def test_an_endpoint_that_is_served_without_it_serves_nobody() -> None:
     """Rule 3 of the gate: a server that forgets it lets nobody in, instead of everybody."""
     app = App("guarded", auth=BearerAuth(lambda token: "ann"))
     async with running(app) as runtime, trio.open_nursery() as nursery:
-        endpoint = Endpoint(runtime, nursery, HttpOptions())
-        for method in ("POST", "GET", "DELETE"):
-            exchange: Any = Asked(method)
-            await endpoint.handle(exchange)
-            assert exchange.status == 401
-            assert "token" in json.loads(exchange.body)["error"]["message"]
+        for path, handler in Endpoints(runtime, nursery, HttpOptions(with_sse=True)).handlers.items():
+            for method in {"/sse": ["GET"], "/message": ["POST"]}.get(path, ["POST", "GET", "DELETE"]):
+                exchange: Any = Asked(method)
+                await handler(exchange)
+                assert exchange.status == 401
+                assert "token" in json.loads(exchange.body)["error"]["message"]
         nursery.cancel_scope.cancel()
 
 
