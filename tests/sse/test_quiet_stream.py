@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import trio
-from inmemory import hosting, owned_time
+from inmemory import hosting
 from kit import encoded
-from support import initialize, request
+from support import initialize, owned_time, request
 
 from mcpkit import App, Context
 from mcpkit.transports import hypercorn_tcp
