@@ -6,6 +6,7 @@ Source: MCP 2026-07-28, "Authorization"; RFC 6750, RFC 9728.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypedDict
@@ -21,6 +22,7 @@ SERVER_METADATA = "/.well-known/oauth-authorization-server"
 """Where an authorization server describes itself (RFC 8414 section 3)."""
 
 
+@functools.lru_cache(64)  # the same few for each request
 def canonical(url: str) -> str:
     """A URL as it is published and compared (AUTH-11): scheme and host in lower case, without a default port, a
     fragment, or a slash at its end. Raises ValueError for what is none.

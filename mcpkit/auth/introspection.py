@@ -16,8 +16,8 @@ from urllib.parse import quote_plus
 import trio
 
 from mcpkit.auth import claims as read
-from mcpkit.auth.base import Auth, AuthOptions, Site
-from mcpkit.auth.outbound import Issuer, checked_url
+from mcpkit.auth.base import Auth, AuthOptions, Site, Unavailable
+from mcpkit.auth.outbound import RETRY_SECONDS, Issuer, checked_url
 from mcpkit.principal import Principal
 from mcpkit.stores.base import Store
 
@@ -61,7 +61,7 @@ class IntrospectionAuth(Auth):
         """See `Auth`."""
         await super().run(store)
         self._cache = _Cache()
-        self._asking: dict[bytes, trio.Event] = {}
+        self._asking: dict[bytes, _Question] = {}
         self._limit = trio.CapacityLimiter(MAX_QUESTIONS)
 
     async def verify(self, token: str, site: Site) -> Principal | None:
@@ -77,17 +77,26 @@ class IntrospectionAuth(Auth):
         """What the issuer says; None for a token that is not active. One question for all who wait for it."""
         name = hashlib.sha256(token.encode()).digest()  # who reads our memory finds no token
         while (found := self._cache.get(name)) is None:
-            if name in self._asking:
-                await self._asking[name].wait()
-                continue
-            self._asking[name] = trio.Event()
-            try:
-                claims = await self._ask(token)
-                self._cache.put(name, claims, self._seconds(claims))
-                return claims
-            finally:
-                self._asking.pop(name).set()
+            question = self._asking.get(name)
+            if question is None:
+                return await self._ask_for_all(name, token)
+            await question.over.wait()
+            if question.failed:
+                raise Unavailable(RETRY_SECONDS)
         return found[0]
+
+    async def _ask_for_all(self, name: bytes, token: str) -> Claims:
+        question = self._asking[name] = _Question()
+        try:
+            claims = await self._ask(token)
+            self._cache.put(name, claims, self._seconds(claims))
+            return claims
+        except Unavailable:
+            question.failed = True
+            raise
+        finally:
+            del self._asking[name]
+            question.over.set()
 
     async def _ask(self, token: str) -> Claims:
         async with self._limit:
@@ -100,6 +109,14 @@ class IntrospectionAuth(Auth):
         if claims is None:
             return min(BAD_SECONDS, self._ttl)
         return float(min(self._ttl, claims.get("exp", math.inf) - time.time()))
+
+
+class _Question:
+    """One that others wait for, too: when whoever asked it has left, one of them asks again."""
+
+    def __init__(self) -> None:
+        self.over = trio.Event()
+        self.failed = False
 
 
 class _Cache:

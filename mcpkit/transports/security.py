@@ -8,6 +8,7 @@ Source: MCP 2026-07-28, Streamable HTTP, "Security warning"; WHATWG Fetch, "CORS
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from collections.abc import Sequence
@@ -103,6 +104,7 @@ def _origin(scheme: str, host: str) -> str:
     return f"{scheme}://{host.removesuffix(':443' if scheme == 'https' else ':80')}"
 
 
+@functools.lru_cache(64)  # the same few for each request
 def _is_loopback(address: str | None) -> bool:
     if address is None:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import threading
 import time
 from collections.abc import Iterator
@@ -10,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from auth.authkit import bearer, on_own_clock
 from auth.issuing import Issuer, guarded_by, issuing, resource
 from kit import Response, Server, call, discover, eventually
 from trio.testing import MockClock
 
-from mcpkit.auth import IntrospectionAuth, Site
+from mcpkit.auth import IntrospectionAuth, Site, Unavailable
 from mcpkit.auth import introspection as module
 from mcpkit.stores.memory import MemoryStore
 
@@ -179,6 +181,36 @@ async def test_what_is_kept_is_bounded_and_holds_no_token(clock: MockClock, issu
     issuer.introspects({"a-very-secret-token": active()})
     assert await auth.verify("a-very-secret-token", SITE) is not None
     assert not [key for key in cache._answers if b"very-secret" in key]
+
+
+@on_own_clock
+async def test_an_issuer_that_hangs_is_not_waited_for(clock: MockClock, issuer: Issuer) -> None:
+    """All who wait for the same answer are told at once, instead of asking one after the other."""
+    failed: list[int] = []
+    began = trio.Event()
+
+    async def hang(stream: trio.SocketStream) -> None:
+        began.set()
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(functools.partial(trio.serve_tcp, hang, 0, host="127.0.0.1"))
+        port = listener.socket.getsockname()[1]
+        auth = IntrospectionAuth(f"http://127.0.0.1:{port}", client_id="me", client_secret="secret")
+        await auth.run(MemoryStore())
+
+        async def verify() -> None:
+            with pytest.raises(Unavailable):
+                await auth.verify("token", SITE)
+            failed.append(1)
+
+        async with trio.open_nursery() as asking:
+            for _ in range(5):
+                asking.start_soon(verify)
+            await began.wait()
+            clock.jump(11)
+        assert len(failed) == 5
+        nursery.cancel_scope.cancel()
 
 
 @on_own_clock
