@@ -77,8 +77,8 @@ whoever calls it, and so is the answer to a preflight.
 class Unavailable(Exception):
     """Whoever knows the tokens cannot be asked now: 503, to be tried again after `retry_after` seconds."""
 
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(f"The token cannot be checked now; try again in {retry_after} s")
+    def __init__(self, retry_after: float) -> None:
+        super().__init__(f"The token cannot be checked now; try again in {retry_after:g} s")
         self.retry_after = retry_after
 
 

@@ -268,10 +268,10 @@ class Application:
         if root and path.startswith(root):
             path = path[len(root) :]
         exchange.request = self._gateway.seen(exchange.request)
-        open_route = self._gateway.open_route(path)
-        path = path.rstrip("/")
-        if open_route is not None or path in self._paths:
-            await self._handle(path, exchange, open_route)
+        endpoint = path.rstrip("/")
+        open_route = None if endpoint in self._paths else self._gateway.open_route(path)
+        if endpoint in self._paths or open_route is not None:
+            await self._handle(endpoint, exchange, open_route)
         else:
             await exchange.refuse(404, "Not Found")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 from auth.authkit import GUARDED, bearer
-from kit import discover, encoded, headers_for, serving
+from kit import discover, encoded, eventually, headers_for, serving
 
 from mcpkit import App
 from mcpkit.auth import BearerAuth
@@ -90,3 +90,15 @@ def test_random_headers_get_nobody_in() -> None:
                 or headers.get("Authorization") == "Bearer ann"
             )
         assert server.post(discover(), bearer("ann")).status == 200
+
+
+def test_the_access_log_has_refusals_and_no_tokens() -> None:
+    """What an operator looks for first; a token in a log is lost."""
+    with serving(GUARDED, "-v") as server:
+        server.post(discover(), bearer("some-wrong-token"))
+        server.ask("GET", {}, None, path="/.well-known/oauth-protected-resource/mcp?access_token=another")
+        server.post(discover(), bearer("ann-write"))
+        eventually(lambda: "server/discover id=discover 200" in server.errors, "the last line")
+        assert "mcpkit: POST /mcp 401\n" in server.errors
+        assert "mcpkit: GET /.well-known/oauth-protected-resource/mcp 200\n" in server.errors
+        assert not [token for token in ("wrong-token", "another", "ann-write") if token in server.errors]

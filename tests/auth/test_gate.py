@@ -227,13 +227,21 @@ def test_a_function_says_who_a_token_stands_for(server: Server) -> None:
     assert robot.startswith("value:")
     assert robot.endswith("robot {} {'kind': 'robot', 'number': 7}")
     assert who("list").endswith("[]")
+    assert who("s3cret:with!signs$").startswith("eve ")
+
+
+def test_a_function_can_say_that_it_cannot_know_now(server: Server) -> None:
+    """503 with Retry-After, in whole seconds (RFC 9110 section 10.2.3)."""
+    response = server.post(discover(), bearer("away"))
+    assert (response.status, response.get("retry-after")) == (503, "3")
+    assert response.get("www-authenticate") is None
 
 
 def test_a_function_that_fails_lets_nobody_in() -> None:
     """Rule 3: what cannot be decided is not let in. The client learns nothing of why; the log does."""
     server = Server(GUARDED)
     try:
-        for token in ("boom", "unwritable"):
+        for token in ("boom", "unwritable", "exit"):
             response = server.post(discover(), bearer(token))
             assert response.status == 500
             assert b"secret" not in response.body

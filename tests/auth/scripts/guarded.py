@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from mcpkit import Accepted, App, Cache, Complete, Context, Message, Principal, SyncContext, user
-from mcpkit.auth import BearerAuth
+from mcpkit.auth import BearerAuth, Unavailable
 
 TOKENS = {
     "ann": Principal("ann", ("read",)),
@@ -21,6 +21,7 @@ TOKENS = {
     "nobody": "",
     "no": False,
     "list": [],
+    "s3cret:with!signs$": "eve",
 }
 
 
@@ -28,6 +29,10 @@ async def check(token: str) -> object:
     """What a token stands for."""
     if token == "boom":
         raise ValueError("a secret of the database")
+    if token == "exit":
+        raise SystemExit(3)
+    if token == "away":
+        raise Unavailable(2.5)
     if token == "unwritable":
         return object()
     if token == "brief":
