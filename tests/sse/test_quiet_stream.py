@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 import trio
 from inmemory import hosting
 from kit import encoded
 from support import initialize, owned_time, request
 
 from mcpkit import App, Context
-from mcpkit.transports import hypercorn_tcp
 
 
 @owned_time
@@ -52,9 +50,8 @@ async def test_a_server_that_is_ending_opens_no_stream() -> None:
         assert (again.status, again.get("retry-after")) == (503, "60")
 
 
-async def test_a_client_that_never_reads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_never_reads_is_given_up() -> None:
     """SEC-02: when it has taken nothing for the send time-out, its connection ends and its calls are cancelled."""
-    monkeypatch.setattr(hypercorn_tcp, "SEND_SECONDS", 0.3)
     app, cleaned = App("poured"), trio.Event()
 
     @app.tool
@@ -68,7 +65,7 @@ async def test_a_client_that_never_reads_is_given_up(monkeypatch: pytest.MonkeyP
     async with trio.open_nursery() as nursery:
 
         async def serve(task_status: trio.TaskStatus[str]) -> None:
-            await app.serve("sse", port=0, task_status=task_status)
+            await app.serve("sse", port=0, send_timeout=0.3, task_status=task_status)
 
         port = int((await nursery.start(serve)).rpartition(":")[2].partition("/")[0])
         stream = await trio.open_tcp_stream("127.0.0.1", port)
