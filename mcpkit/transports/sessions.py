@@ -69,6 +69,8 @@ class Session:
         self._readers = 0
         self._scopes: dict[events.Call, trio.CancelScope] = {}
         self._listener: Listener | None = None
+        self._told: dict[events.Change, int] = {}
+        """The newest event of its own stream about each change."""
         self.desk = Desk()
 
     @property
@@ -114,7 +116,7 @@ class Session:
             elif isinstance(event, events.Cancel):
                 self.cancel(event.call)
             elif isinstance(event, events.Initialized):
-                self._listen()
+                self._listening()
             elif isinstance(event, events.Reply):
                 self.desk.answered(event)
             else:
@@ -123,10 +125,11 @@ class Session:
         _Group(self, stream, running, request, streams=streams).start(nursery)
         return stream
 
-    def _listen(self) -> None:
+    def _listening(self) -> Listener:
         """From `notifications/initialized` on the session hears of changes; they wait for its own stream."""
         if self._listener is None:
             self._listener = self._runtime.hub.listen(self._wants)
+        return self._listener
 
     def _wants(self, change: events.Change) -> bool:
         return self.connection.wants(change) and scopes.may_read(
@@ -137,18 +140,25 @@ class Session:
         """Put changes on the session's own stream, for as long as the client reads it, and as fast. What is left when
         it leaves waits for it in the listener, where a change is kept once: the stream drops what is old.
         """
-        self._listen()
-        assert self._listener is not None
-        while (changes := await self._listener.next()) is not None:
+        listener = self._listening()
+        while (changes := await listener.next()) is not None:
             untold = deque(changes)
             try:
                 while untold:
                     await self.standalone.room()
                     while untold and not self.standalone.lagging:
-                        self._put(self.standalone, self.connection.send(events.Notify(untold.popleft())))
+                        change = untold.popleft()
+                        self._put(self.standalone, self.connection.send(events.Notify(change)))
+                        self._told[change] = self.standalone.newest
             finally:
                 for change in untold:
-                    self._listener.offer(change)
+                    listener.offer(change)
+
+    def tell_again(self, after: int) -> None:
+        """Tell a client that comes back, having seen the events up to `after`, what its stream keeps no more."""
+        for change, number in self._told.items():
+            if after < number < self.standalone.oldest:
+                self._listening().offer(change)
 
     def stream(self, number: int) -> Stream | None:
         """A stream that is still kept."""

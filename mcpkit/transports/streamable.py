@@ -330,6 +330,8 @@ class Endpoint:
         stream = None if match is None else session.stream(int(match[1]))
         if match is None or stream is None:
             raise refused(400, "Last-Event-ID names no event of this session, or one that is no longer kept")
+        if stream is session.standalone:
+            session.tell_again(int(match[2]))
         await self._stream(exchange, cors, session, stream, after=int(match[2]))
 
 

@@ -126,6 +126,11 @@ class Stream:
         """The number of the newest message, 0 when there was none."""
         return self._kept[-1][0] if self._kept else 0
 
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest message that it keeps, 0 when there was none."""
+        return self._kept[0][0] if self._kept else 0
+
     def put(self, message: bytes, *, last: bool = False) -> None:
         """Add a message."""
         self._kept.append((next(self._next), message))

@@ -229,15 +229,18 @@ class Http:
             for message in requests:
                 assert "result" in (await self.post(message))[-1]
 
-    async def listen(self, uris: Sequence[str] = (), lists: bool = True) -> Head:
-        """Make the connection a stream of the changes of `uris`, and of the lists."""
+    async def listen(self, uris: Sequence[str] = (), lists: bool = True, last: str | None = None) -> Head:
+        """Make the connection a stream of the changes of `uris`, and of the lists; in the handshake era of what came
+        after the event `last`.
+        """
         if self.revision == STATELESS:
             wanted: Json = {"resourceSubscriptions": list(uris)}
             wanted |= {f"{kind}ListChanged": lists for kind in ("tools", "prompts", "resources")}
             await self.send(self.request("subscriptions/listen", {"notifications": wanted}))
         else:
             await self.subscribe(uris)
-            await self.line.send("GET", {"Accept": "text/event-stream", **self.session})
+            last = {} if last is None else {"Last-Event-ID": last}
+            await self.line.send("GET", {"Accept": "text/event-stream", **self.session, **last})
         head = await self.line.head()
         assert head.status == 200 and head.streams, head
         return head

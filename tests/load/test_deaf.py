@@ -18,7 +18,7 @@ import pytest
 import trio
 from hosts.process import MCPKIT, UVICORN, serving_http, started
 from load.busy import SEND_SECONDS
-from load.loadkit import BUSY, Http, Json, alone, change_of, port_of, run, tool, until_as
+from load.loadkit import BUSY, Head, Http, Json, alone, change_of, port_of, run, tool, until_as
 from support import HANDSHAKE, STATELESS, initialize, request
 
 ERAS = (HANDSHAKE[-1], STATELESS)
@@ -177,6 +177,16 @@ def test_the_others_do_not_wait_for_the_deaf() -> None:
 # -- What they miss --------------------------------------------------------------------------
 
 
+async def hear(client: Http, head: Head, missing: set[str]) -> int:
+    """Read a stream until nothing is missing; how many notifications that took."""
+    count = 0
+    async with aclosing(client.line.messages(head)) as messages:
+        while missing:
+            missing.discard(change_of(await anext(messages)))
+            count += 1
+    return count
+
+
 @pytest.mark.parametrize("revision", ["2025-03-26", STATELESS])
 def test_a_client_that_reads_late_misses_nothing(revision: str) -> None:
     """SUB-07, HL-12: what it has not taken waits, each change once, though its stream keeps no more than a thousand."""
@@ -189,16 +199,29 @@ def test_a_client_that_reads_late_misses_nothing(revision: str) -> None:
                 head = await client.listen(uris)
                 for seed in range(4):
                     told |= await control.call("storm", uris=uris, changes=20_000, bursts=4, seed=seed)
-                count, missing = 0, set(told)  # nothing was read while it was told
-                async with aclosing(client.line.messages(head)) as messages:
-                    while missing:
-                        missing.discard(change_of(await anext(messages)))
-                        count += 1
+                count = await hear(client, head, set(told))  # nothing was read while it was told
             print(f"{count:,} notifications for {len(told):,} changed things")
             assert count < 6 * len(uris)
 
     with serving_http(BUSY) as (process, url):
         run(functools.partial(main, port_of(url)))
+        assert "Traceback" not in process.output, process.output
+
+
+def test_a_client_that_comes_back_has_missed_nothing() -> None:
+    """HL-12, HL-16: it names the last event that it has seen; what its stream keeps no more is told again."""
+    uris = [f"load://{number}.".ljust(100, "x") for number in range(3000)]
+
+    async def main(port: int) -> None:
+        async with await Http.open(port, "2025-03-26") as client, await Http.open(port, STATELESS) as control:
+            head = await client.listen(uris)
+            told = await control.call("storm", uris=uris, changes=30_000, bursts=1, seed=1)
+            await hear(client, head, set(told))
+            async with await client.another() as later:
+                await hear(later, await later.listen(last="0.0"), set(told))
+
+    with serving_http(BUSY) as (process, url):
+        run(functools.partial(main, port_of(url)), 15.0)
         assert "Traceback" not in process.output, process.output
 
 
