@@ -166,6 +166,11 @@ class Http:
     async def __aexit__(self, *error: object) -> None:
         await self.line.close()
 
+    async def renew(self) -> None:
+        """Take a new connection: the server closes one that has been idle for long."""
+        await self.line.close()
+        self.line = await Line.open(self.port)
+
     async def another(self) -> Http:
         """The same client with a further connection."""
         client = Http(self.port, self.revision, await Line.open(self.port))

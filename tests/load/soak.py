@@ -223,7 +223,10 @@ class Server(NamedTuple):
 
 async def settled(server: Server) -> Json:
     """What it holds when nobody else is there."""
-    return await (alone(server.client) if isinstance(server.client, Http) else inside(server.client))
+    if isinstance(server.client, Stdio):
+        return await inside(server.client)
+    await server.client.renew()
+    return await alone(server.client)
 
 
 async def watch(traffic: Traffic, servers: list[Server], seconds: float, growth: float) -> list[str]:
@@ -235,6 +238,7 @@ async def watch(traffic: Traffic, servers: list[Server], seconds: float, growth:
     problems = traffic.wrong
     for server, held, memory in zip(servers, before, warm, strict=True):
         try:
+            await settled(server)
             await until_as(server.client, held)
         except AssertionError as error:
             problems.append(f"{server.name}: {error}")
