@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import random
@@ -20,6 +21,7 @@ from mcpkit.engine.runtime import Runtime
 app = App("busy")
 
 WATCHED = {
+    "_asyncio.Task",
     "mcpkit.engine.serve.Session",
     "mcpkit.engine.asking.Desk",
     "mcpkit.engine.subscriptions.Listener",
@@ -79,6 +81,12 @@ async def confirm(ctx: Context) -> str:
 @app.tool
 async def hang() -> str:
     await trio.sleep_forever()
+    return "never"
+
+
+@app.tool(loop="asyncio")
+async def hang_on_asyncio() -> str:
+    await asyncio.sleep(3600)
     return "never"
 
 
@@ -180,7 +188,7 @@ def _watched() -> tuple[dict[str, int], dict[str, int]]:
         if f"{kind.__module__}.{kind.__qualname__}" in WATCHED:
             name = f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"
             objects[name] += 1
-            for field, value in vars(thing).items():
+            for field, value in getattr(thing, "__dict__", {}).items():
                 if isinstance(value, dict | set | list | deque | bytearray):
                     held[f"{name}.{field}"] += len(value)
     return dict(objects), {name: count for name, count in held.items() if count}

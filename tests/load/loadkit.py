@@ -407,14 +407,19 @@ async def inside(client: Http | Stdio) -> Json:
     return report
 
 
-async def alone(client: Http) -> Json:
-    """What the server holds once there is no other client."""
+async def alone(client: Http | Stdio) -> Json:
+    """What the server holds once there is no other client and no other call."""
     with trio.fail_after(SECONDS / 3):
         while True:
             report = await inside(client)
-            found = report["objects"]
-            alone = found.get("hypercorn_tcp.Connection", 1) == found["asgi.AsgiExchange"] == 1
-            if alone and "sessions.Session" not in found:
+            found = {**report["objects"], **report["held"]}
+            mine = ("hypercorn_tcp.Connection", "asgi.AsgiExchange", "serve.Session._scopes")
+            others = ("sessions.Session", "_asyncio.Task")
+            if (
+                all(found.get(name, 1) == 1 for name in mine)
+                and not any(name in found for name in others)
+                and not any(report["borrowed"].values())
+            ):
                 return report
             await trio.sleep(0.02)
 

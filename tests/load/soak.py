@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import trio
 from hosts.process import serving_http
-from load.loadkit import BUSY, Http, Json, Stdio, alone, cancel, inside, port_of, tool, until_as
+from load.loadkit import BUSY, Http, Json, Stdio, alone, cancel, port_of, tool, until_as
 from load.test_listening import URIS, Ear, storm
 from support import HANDSHAKE, PREFIX, REVISIONS, STATELESS
 
@@ -104,7 +104,7 @@ async def reads(client: Client, chance: random.Random) -> None:
 
 
 async def cancels(client: Client, chance: random.Random) -> None:
-    endless = client.request("tools/call", tool(chance.choice(["hang", "spin"])))
+    endless = client.request("tools/call", tool(chance.choice(["hang", "hang_on_asyncio", "spin"])))
     if isinstance(client, Stdio):
         await client.write([endless])
         await echoes(client, chance)
@@ -221,24 +221,24 @@ class Server(NamedTuple):
     """Bytes of memory at the beginning."""
 
 
-async def settled(server: Server) -> Json:
-    """What it holds when nobody else is there."""
-    if isinstance(server.client, Stdio):
-        return await inside(server.client)
-    await server.client.renew()
-    return await alone(server.client)
+async def look(server: Server) -> None:
+    """Make ready to ask it again after a while."""
+    if isinstance(server.client, Http):
+        await server.client.renew()
 
 
 async def watch(traffic: Traffic, servers: list[Server], seconds: float, growth: float) -> list[str]:
     """Let the traffic flow; what was not in order."""
     await traffic.flow(seconds * WARM_UP)
-    before = [await settled(server) for server in servers]
+    for server in servers:
+        await look(server)
+    before = [await alone(server.client) for server in servers]
     warm = [await server.client.call("memory") for server in servers]
     await traffic.flow(seconds * (1 - WARM_UP))
     problems = traffic.wrong
     for server, held, memory in zip(servers, before, warm, strict=True):
+        await look(server)
         try:
-            await settled(server)
             await until_as(server.client, held)
         except AssertionError as error:
             problems.append(f"{server.name}: {error}")
