@@ -254,7 +254,8 @@ class Http:
         """End the session, on a connection of its own."""
         line = await Line.open(self.port)
         await line.send("DELETE", self.session)
-        assert (await line.head()).status == 204
+        head = await line.head()
+        assert head.status == 204, head
         await line.close()
 
 

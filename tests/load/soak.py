@@ -10,6 +10,7 @@ import functools
 import random
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -169,8 +170,8 @@ class Traffic:
             try:
                 with trio.fail_after(60):
                     await work(chance)
-            except Exception as error:
-                self.wrong.append(f"{type(error).__name__}: {error}"[:1000])
+            except Exception:
+                self.wrong.append(traceback.format_exc(limit=-4)[-2000:])
 
     async def _act(self, client: Client, chance: random.Random) -> None:
         act = chance.choice(ACTS)
@@ -207,8 +208,6 @@ class Traffic:
             # In the handshake era a call goes on without its client, and this one would do so for ever.
             await (client.begin("pour") if revision == STATELESS else client.listen(URIS))
             await trio.sleep(min(chance.random() * 3, max(0.0, self._end - time.monotonic())))
-            if client.session:
-                await client.delete()
         self.acts[f"does not read ({revision})"] += 1
 
 
