@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 from auth.authkit import SCRIPTS
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
@@ -70,6 +71,7 @@ class Issuer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = 0
+        self._looks = 0
         self.publish()
         self.introspects({})
         self.start()
@@ -104,8 +106,12 @@ class Issuer:
 
     @property
     def questions(self) -> list[Any]:
-        """What this process of it has been asked."""
-        return [json.loads(line) for line in re.findall(r'{"path.*', self.process.output)]
+        """What this process of it has been asked. It says so line by line: one more question shows where it is."""
+        self._looks += 1
+        httpx.get(self.url(f"look-{self._looks}"), trust_env=False)
+        self.process.expect(f'/look-{self._looks}"')
+        asked = [json.loads(line) for line in re.findall(r'{"path.*', self.process.output)]
+        return [question for question in asked if "/look-" not in question["path"]]
 
     def url(self, path: str) -> str:
         """One of its endpoints."""
