@@ -57,16 +57,28 @@ async def read_form(exchange: Exchange) -> dict[str, str]:
         data = await exchange.body(MAX_FORM, FORM_SECONDS)
     except BodyRefused as refused:
         raise OAuthError("invalid_request", str(refused), refused.status) from None
-    try:
-        pairs = parse_qsl(
-            data.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
-        )
-    except ValueError:
-        raise OAuthError("invalid_request", "The form cannot be read") from None
+    pairs = parse(data)
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise OAuthError("invalid_request", "A field is there more than once")
     return {name: value for name, value in fields.items() if value}
+
+
+def parse(data: bytes) -> list[tuple[str, str]]:
+    """The names and values in a form or a query. Raises `OAuthError`."""
+    try:
+        return parse_qsl(
+            data.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
+        )
+    except ValueError:
+        raise OAuthError("invalid_request", "The form cannot be read") from None
+
+
+def require(fields: Mapping[str, str], name: str) -> str:
+    """The value of a field that must be there. Raises `OAuthError`."""
+    if name not in fields:
+        raise OAuthError("invalid_request", f"{name} is missing")
+    return fields[name]
 
 
 def basic_credentials(request: Request) -> tuple[str, str] | None:

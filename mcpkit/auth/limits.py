@@ -1,43 +1,69 @@
-"""How many wrong tokens an address may send.
-
-Guessing is hopeless with good tokens, but each wrong one costs work, and maybe a question to another server. After a
-burst an address is told to wait; a good token still passes, since many people may share the address.
-"""
+"""How often somebody may do something: token buckets, for the last who did, in this process."""
 
 from __future__ import annotations
 
 import ipaddress
 import math
-import time
 from collections import OrderedDict
 
+import trio
+
 BURST = 100
-"""Wrong tokens at once."""
-PER_SECOND = 1.0
-"""And then."""
-MAX_PEERS = 10_000
-"""Addresses that are remembered; the one that was quiet for longest is forgotten first."""
+"""Wrong tokens at once from one address, and again in as many seconds."""
+MAX_KEYS = 10_000
+"""Who is remembered; who was quiet for longest is forgotten first."""
+
+
+class Limit:
+    """At most `burst` at once, and `burst` in each `seconds` from then on, for each key."""
+
+    def __init__(self, burst: int, seconds: float) -> None:
+        self._burst = burst
+        self._seconds_each = seconds / burst
+        # The moment at which a key has its whole burst again: one number says all about a bucket.
+        self._full_at: OrderedDict[str, float] = OrderedDict()
+
+    def wait(self, key: str) -> int:
+        """Whole seconds until it may be done; 0 for now."""
+        behind = self._full_at.get(key, 0.0) - trio.current_time()
+        return max(0, math.ceil(round(behind - (self._burst - 1) * self._seconds_each, 3)))
+
+    def count(self, key: str) -> None:
+        """It is done once."""
+        self._move(key, self._seconds_each)
+
+    def forgive(self, key: str) -> None:
+        """It was not done after all."""
+        self._move(key, -self._seconds_each)
+
+    def _move(self, key: str, seconds: float) -> None:
+        now = trio.current_time()
+        self._full_at[key] = max(now, self._full_at.get(key, now)) + seconds
+        self._full_at.move_to_end(key)
+        if len(self._full_at) > MAX_KEYS:
+            self._full_at.popitem(last=False)
 
 
 class Failures:
-    """Wrong tokens by address: a bucket for each, which fills up again with time."""
+    """How many wrong tokens an address may send.
+
+    Guessing is hopeless with good tokens, but each wrong one costs work, and maybe a question to another server. After
+    a burst an address is told to wait; a good token still passes, since many people may share the address.
+    """
 
     def __init__(self) -> None:
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._limit = Limit(BURST, BURST)
 
     def count(self, address: str | None) -> int:
         """Note a wrong token. The seconds to wait for the next one; 0 while there may be more."""
-        now, name = time.monotonic(), _network(address)
-        left, since = self._buckets.pop(name, (float(BURST), now))
-        left = min(float(BURST), left + (now - since) * PER_SECOND)
-        wait = 0 if left >= 1 else max(1, math.ceil((1 - left) / PER_SECOND))
-        self._buckets[name] = (left - 1 if not wait else left, now)
-        if len(self._buckets) > MAX_PEERS:
-            self._buckets.popitem(last=False)
+        name = network(address)
+        wait = self._limit.wait(name)
+        if not wait:
+            self._limit.count(name)
         return wait
 
 
-def _network(address: str | None) -> str:
+def network(address: str | None) -> str:
     """Whoever has one IPv6 address has the other 2**64 of its network."""
     try:
         parsed = ipaddress.ip_address(address or "")

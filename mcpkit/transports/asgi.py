@@ -310,7 +310,7 @@ class AsgiExchange:
             server[0] if server and server[1] is not None else None,
             client[0] if client else None,
             prefix=scope.get("root_path", "").rstrip("/"),
-            query=scope.get("query_string", b"").decode("latin-1"),
+            query=scope.get("query_string", b""),
         )
         self.started = False
         """Whether an answer has begun."""

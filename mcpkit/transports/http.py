@@ -43,7 +43,7 @@ class Caller(Struct, frozen=True):
 class Request(Struct):
     """The head of a request. Header names are lower case; `server` is the address that the client connected
     to, None on a unix socket. `prefix` is the beginning of the URL's path that is not ours: of a host application, or
-    of a proxy. `caller` is None in an app without auth.
+    of a proxy. `caller` is None in an app without auth. `query` is what stands behind the question mark.
     """
 
     method: str
@@ -54,7 +54,7 @@ class Request(Struct):
     client: str | None = None
     prefix: str = ""
     caller: Caller | None = None
-    query: str = ""
+    query: bytes = b""
     _by_name: dict[str, list[str]] | None = None
 
     def all(self, name: str) -> list[str]:

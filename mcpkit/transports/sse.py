@@ -172,7 +172,7 @@ class SseEndpoint:
 
     def _find(self, request: Request) -> _Session:
         """The session that a request names, if it belongs to whoever sends it."""
-        ids = parse_qs(request.query).get("sessionId", [])
+        ids = parse_qs(request.query.decode("latin-1")).get("sessionId", [])
         if len(ids) != 1:
             raise refused(400, "The URL needs one sessionId: post to where the event `endpoint` says")
         session = self._sessions.get(ids[0])
