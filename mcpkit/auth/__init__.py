@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from mcpkit.auth.client_credentials import ClientCredentialsAuth
     from mcpkit.auth.introspection import IntrospectionAuth
     from mcpkit.auth.jwt import JWTAuth
+    from mcpkit.auth.server import AuthorizationServer
 
 _MODES = {
+    "AuthorizationServer": "mcpkit.auth.server",
     "BearerAuth": "mcpkit.auth.bearer",
     "ClientCredentialsAuth": "mcpkit.auth.client_credentials",
     "IntrospectionAuth": "mcpkit.auth.introspection",
@@ -26,6 +28,7 @@ _MODES = {
 
 __all__ = [
     "Auth",
+    "AuthorizationServer",
     "BearerAuth",
     "ClientCredentialsAuth",
     "IntrospectionAuth",

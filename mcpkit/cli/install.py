@@ -195,7 +195,10 @@ def _ask_name(args: argparse.Namespace) -> str:
         return 0
 
     if common.with_client(argparse.Namespace(target=args.url, header=args.header), use):
-        raise Unreachable("the server was not registered; start it first, or give it a --name to do without")
+        raise Unreachable(
+            "the server was not registered; start it first, or give it a --name to do without. "
+            "Where a token is needed, the name is enough: the client signs in by itself"
+        )
     return names[0]
 
 

@@ -19,7 +19,7 @@ from mcpkit import App
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))
-OVER_HTTP = ("http_", "bearer", "jwt", "introspection", "client_credentials")
+OVER_HTTP = ("http_", "bearer", "jwt", "introspection", "client_credentials", "oauth")
 STDIO = [script for script in SCRIPTS if not script.startswith(OVER_HTTP)]
 ADDRESS = {"name": "A. Customer", "street": "Main Street 1", "city": "Oslo", "country": "NO"}
 
