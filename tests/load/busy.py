@@ -21,7 +21,6 @@ from mcpkit.engine.runtime import Runtime
 app = App("busy")
 
 WATCHED = {
-    "_asyncio.Task",
     "mcpkit.engine.serve.Session",
     "mcpkit.engine.asking.Desk",
     "mcpkit.engine.subscriptions.Listener",
@@ -188,7 +187,7 @@ def _watched() -> tuple[dict[str, int], dict[str, int]]:
         if f"{kind.__module__}.{kind.__qualname__}" in WATCHED:
             name = f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"
             objects[name] += 1
-            for field, value in getattr(thing, "__dict__", {}).items():
+            for field, value in vars(thing).items():
                 if isinstance(value, dict | set | list | deque | bytearray):
                     held[f"{name}.{field}"] += len(value)
     return dict(objects), {name: count for name, count in held.items() if count}
@@ -201,8 +200,11 @@ async def inside() -> dict[str, Any]:
     objects, held = _watched()
     (runtime,) = (thing for thing in gc.get_objects() if isinstance(thing, Runtime))
     limiters = {"trio": trio.to_thread.current_default_thread_limiter(), "handlers": runtime.threads}
+    asyncio_thread = runtime._asyncio_thread
+    loop = None if asyncio_thread is None else asyncio_thread._loop
     return {
         "tasks": _tasks(),
+        "asyncio": 0 if loop is None else len(asyncio.all_tasks(loop)),
         "borrowed": {name: limiter.borrowed_tokens for name, limiter in limiters.items()},
         "waiting": {name: limiter.statistics().tasks_waiting for name, limiter in limiters.items()},
         "objects": objects,

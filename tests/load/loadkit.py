@@ -415,12 +415,8 @@ async def alone(client: Http | Stdio) -> Json:
             report = await inside(client)
             found = {**report["objects"], **report["held"]}
             mine = ("hypercorn_tcp.Connection", "asgi.AsgiExchange", "serve.Session._scopes")
-            others = ("sessions.Session", "_asyncio.Task")
-            if (
-                all(found.get(name, 1) == 1 for name in mine)
-                and not any(name in found for name in others)
-                and not any(report["borrowed"].values())
-            ):
+            others = (found.get("sessions.Session"), report["asyncio"], *report["borrowed"].values())
+            if all(found.get(name, 1) == 1 for name in mine) and not any(others):
                 return report
             await trio.sleep(0.02)
 
