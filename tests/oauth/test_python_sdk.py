@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from cli.web import make_certificate
 from clients.test_python_sdk_http import on_asyncio, session
-from hosts.process import MCPKIT, started
+from hosts.process import MCPKIT, UVICORN, started
 from mcp import ClientSession
 from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import (
@@ -101,6 +101,22 @@ async def test_the_sdk_registers_signs_in_refreshes_and_steps_up(
         assert storage.tokens.access_token != before
         assert await text(client, "write", name="a", text="b") == "Kept a for editor."
     assert [asked["scope"] for asked in person.asked] == [["notes:read"], ["notes:read notes:write"]]
+
+
+@on_asyncio
+async def test_the_sdk_finds_a_server_below_a_prefix() -> None:
+    """Mounted in another application, on asyncio: the issuer has the prefix, and its metadata is found below it."""
+    person, storage = Person("editor"), Storage()
+    scripts = str(Path(__file__).parent / "scripts")
+    command = [*UVICORN, "asyncio", "--app-dir", scripts, "mounted:app"]
+    with started(command) as process:
+        url = process.expect(r"running on (http://\S+)")[1] + "/notes/mcp"
+        auth = provider(url, person, storage)
+        async with httpx2.AsyncClient(auth=auth) as http, session(url, STATELESS, http=http) as client:
+            assert await text(client, "whoami") == "editor: notes:read"
+        assert storage.client is not None
+        assert storage.client.issuer == url.removesuffix("/mcp")
+        assert "Traceback" not in process.output
 
 
 async def text(client: ClientSession, tool: str, **arguments: str) -> str:
