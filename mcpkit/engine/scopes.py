@@ -25,8 +25,13 @@ _Result = TypeVar("_Result", bound=types.Result)
 
 def check(app: App, call: events.Call) -> None:
     """Raise `InsufficientScope` when the caller lacks a scope that the call needs."""
-    record = None if call.principal is None else _used(app.registry, call.params)
-    if record is not None and not _may_use(app, call.principal, record):
+    check_params(app, call.principal, call.params)
+
+
+def check_params(app: App, principal: Principal | None, params: types.Params) -> None:
+    """The same for a request that is no call yet."""
+    record = None if principal is None else _used(app.registry, params)
+    if record is not None and not _may_use(app, principal, record):
         always = () if app.auth is None else app.auth.required_scopes
         raise InsufficientScope(tuple(dict.fromkeys((*always, *record.scopes))))
 

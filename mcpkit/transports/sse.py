@@ -22,11 +22,14 @@ from contextlib import contextmanager
 from urllib.parse import parse_qs
 
 import trio
+from msgspec import UNSET
 
+from mcpkit.engine import scopes
 from mcpkit.engine.runtime import Runtime
 from mcpkit.engine.serve import Session
-from mcpkit.protocol import sse
-from mcpkit.transports.entrance import Entrance, accepts, decoded, refused
+from mcpkit.protocol import jsonrpc, methods, sse, types
+from mcpkit.protocol.errors import InsufficientScope
+from mcpkit.transports.entrance import Entrance, Refused, accepts, decoded, refused
 from mcpkit.transports.http import Exchange, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
 from mcpkit.transports.port import RequestPort
@@ -163,12 +166,25 @@ class SseEndpoint:
     async def _message(self, exchange: Exchange, cors: HeaderList) -> None:
         session = self._find(exchange.request)
         data = await self._entrance.body(exchange, MAX_MESSAGE)
-        decoded(data)  # raises for what is no message; what it means is for the session to say
+        message = decoded(data)
+        if message is not None:
+            self._check_scopes(exchange.request, message)
         try:
             await session.post(exchange.request, data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise _unknown() from None
         await exchange.respond(202, cors)
+
+    def _check_scopes(self, request: Request, message: jsonrpc.Message) -> None:
+        """Refuse what the token does not cover here, where there is a status for it (AUTH-14). Whatever else may be
+        wrong about a message, and a batch, is for the session to say.
+        """
+        params = None if message.method is UNSET else methods.decode_params(message.method, message.params)
+        try:
+            if isinstance(params, types.Params):
+                scopes.check_params(self._runtime.app, request.principal, params)
+        except InsufficientScope as error:
+            raise Refused(403, error, message.id, request.forbidden(error.scopes)) from None
 
     def _find(self, request: Request) -> _Session:
         """The session that a request names, if it belongs to whoever sends it."""
