@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from mcpkit.content import Message
+from mcpkit.content import Message, plain
 from mcpkit.errors import AnswerMisfit
 from mcpkit.forms import Misfit
 from mcpkit.principal import Principal
@@ -190,14 +190,18 @@ class _Context:
         return self._meta or {}
 
     def _progress(self, progress: float, total: float | None, message: str | None) -> events.Progress:
-        if not math.isfinite(progress) or not (total is None or math.isfinite(total)):
-            raise ValueError(f"progress must be a finite number, not {progress} of {total}")
-        return events.Progress(self._call, progress, total, message)
+        # What has no JSON form must fail here, in the handler: a value that waits is sent where nobody catches that.
+        if not (message is None or isinstance(message, str)):
+            raise TypeError(f"the message of progress is text, not {message!r}")
+        ends = None if total is None else _finite(total)
+        return events.Progress(self._call, _finite(progress), ends, plain(message))
 
     def _log(self, level: LogLevel, data: Any, logger: str | None) -> events.Log:
         if level not in LOG_LEVELS:
             raise ValueError(f"unknown log level {level!r}: use one of {', '.join(LOG_LEVELS)}")
-        return events.Log(self._call, level, data, logger)
+        if not (logger is None or isinstance(logger, str)):
+            raise TypeError(f"a logger is named by a string, not by {logger!r}")
+        return events.Log(self._call, level, data, plain(logger))
 
     # -- Asking, on the engine's side --------------------------------------------------------
 
@@ -263,6 +267,17 @@ def _read(question: AnyQuestion, result: Any) -> Any:
         return Unavailable(f"the client's answer is malformed: {error}")
 
 
+def _finite(value: float) -> float:
+    """A number as JSON has them, for one of any kind, such as a Fraction or numpy's."""
+    try:
+        finite = math.isfinite(value)
+    except OverflowError:  # an integer that no float comes near
+        finite = False
+    if not finite:
+        raise ValueError(f"progress must be a finite number, not {value!r:.100}")
+    return int(value) if isinstance(value, int) else float(value)
+
+
 class Context(_Context):
     """The request that an `async def` handler serves."""
 
@@ -270,7 +285,8 @@ class Context(_Context):
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
         """Tell the client how far the call is. Values that do not increase are not sent; of those that come faster
-        than 20 a second, after a burst of 50, the newest is. Raises ValueError unless the numbers are finite.
+        than 20 a second, after a burst of 50, the newest is. Raises ValueError unless the numbers are finite,
+        TypeError for a message that is no text.
         """
         self._port.emit(self._progress(progress, total, message))
         await self._port.drain()
@@ -384,7 +400,8 @@ class SyncContext(_Context):
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
         """Tell the client how far the call is. Values that do not increase are not sent; of those that come faster
-        than 20 a second, after a burst of 50, the newest is. Raises ValueError unless the numbers are finite.
+        than 20 a second, after a burst of 50, the newest is. Raises ValueError unless the numbers are finite,
+        TypeError for a message that is no text.
         """
         self._port.send(self._progress(progress, total, message))
 

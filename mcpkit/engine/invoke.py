@@ -40,7 +40,7 @@ async def invoke(
     try:
         return await _limited(runtime, handler, values, call, pace, timeout, dialogue)
     finally:
-        pace.release()
+        pace.close()
 
 
 async def _limited(

@@ -28,11 +28,14 @@ class Paced(Relayed):
         self._tokens = float(BURST)
         self._counted = trio.current_time()
         self._held: events.Progress | None = None
+        self._over = False
 
     def emit(self, event: events.Said) -> None:
         """See `context.Port`; progress may wait."""
         if not isinstance(event, events.Progress):
             self._port.emit(event)
+        elif self._over:
+            pass  # a handler that was left behind goes on
         elif self._held is not None:
             if event.progress > self._held.progress:
                 self._held = event
@@ -42,15 +45,19 @@ class Paced(Relayed):
             self._held = event
             self._background.start_soon(self._release_later)
 
-    def release(self) -> None:
-        """Let what is held go out."""
+    def close(self) -> None:
+        """Let what is held go out, and nothing more."""
+        self._over = True
+        self._release()
+
+    def _release(self) -> None:
         event, self._held = self._held, None
         if event is not None:
             self._spend(event)
 
     async def _release_later(self) -> None:
         await trio.sleep(self._wait())
-        self.release()
+        self._release()
 
     def _wait(self) -> float:
         """Seconds until there is a token."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+import msgspec
 import trio
 
 from mcpkit.context import Port
@@ -186,13 +187,10 @@ class _FromAsyncio(Relayed):
         self._token = trio.lowlevel.current_trio_token()
 
     def emit(self, event: events.Said) -> None:
-        assert isinstance(event, events.Log | events.Progress)
-        said: list[Any] = (
-            [event.data, event.logger]
-            if isinstance(event, events.Log)
-            else [event.progress, event.total, event.message]
-        )
-        jsonrpc.encode(said)  # what cannot be sent must fail here, in the handler
+        if isinstance(event, events.Log):
+            # What cannot be sent must fail here, in the handler, which may change its data afterwards.
+            data = msgspec.Raw(jsonrpc.encode(event.data))
+            event = events.Log(event.call, event.level, data, event.logger)
         self._token.run_sync_soon(self._port.emit, event)
 
     async def drain(self) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 from asking.asking_kit import Raw, talking
-from support import REVISIONS, owned_time
+from support import HANDSHAKE, REVISIONS, owned_time
 
 from mcpkit import App, Context, SyncContext, ToolError
 
@@ -182,3 +186,75 @@ def test_a_cancelled_call_takes_its_held_value_with_it(app: App) -> None:
             await client.ping()
 
     scene()
+
+
+@pytest.mark.parametrize("loop", [None, "asyncio"])
+@pytest.mark.parametrize("wrong", [Path("file.txt"), 7, b"text"], ids=repr)
+async def test_what_cannot_be_sent_fails_in_its_handler_also_where_it_would_wait(
+    wrong: Any, loop: Any
+) -> None:
+    """A bug of one handler must not end the server, whichever value it comes with."""
+    app = App("wrong")
+
+    @app.tool(loop=loop)
+    async def work(ctx: Context) -> str:
+        for number in range(BURST + 1):
+            await ctx.report_progress(number)
+        with pytest.raises(TypeError, match="text"):
+            await ctx.report_progress(BURST + 1, message=wrong)
+        await ctx.report_progress(BURST + 2, message=Text("last"))
+        return "worked"
+
+    async with talking(app) as client:
+        got, answer = await counted(client, "work")
+        assert answer["result"]["content"][0]["text"] == "worked"
+        assert got[-1][1] == BURST + 2
+        await client.ping()
+
+
+@every_revision
+async def test_numbers_of_any_kind_are_sent_as_numbers(revision: str) -> None:
+    """PROG-02: what a client gets is a number, whatever library it comes from."""
+    app = App("numbers")
+
+    @app.tool
+    async def work(ctx: Context) -> str:
+        for number in (True, Decimal("1.5"), Fraction(9, 4), Odd(3), 10**30):
+            await ctx.report_progress(number)  # type: ignore[arg-type]
+        for number in (10**400, math.nan, math.inf):
+            with pytest.raises(ValueError, match="finite"):
+                await ctx.report_progress(number)
+        return "worked"
+
+    async with talking(app, revision) as client:
+        got, answer = await counted(client, "work")
+        assert answer["result"]["content"][0]["text"] == "worked"
+        assert [value for _, value in got] == [1, 1.5, 2.25, 3, 10**30]
+        assert not any(isinstance(value, bool | str) for _, value in got)
+
+
+class Text(str):
+    """Like a string of a library for templates."""
+
+
+class Odd(float):
+    """Like a number of numpy's."""
+
+
+async def test_a_log_on_asyncio_is_what_was_logged_then() -> None:
+    """The handler may go on with its data, while the engine has not sent it yet."""
+    app = App("mutable")
+
+    @app.tool(loop="asyncio")
+    async def work(ctx: Context) -> str:
+        data: dict[str, Any] = {"a": 1}
+        await ctx.info(data)
+        data["b"] = object()
+        return "worked"
+
+    async with talking(app, HANDSHAKE[-1]) as client:
+        await client.ask("logging/setLevel", {"level": "debug"})
+        request_id = client.begin("work")
+        assert (await client.receive())["params"]["data"] == {"a": 1}
+        assert "result" in await client.reply(request_id)
+        await client.ping()
