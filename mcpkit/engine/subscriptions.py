@@ -11,6 +11,7 @@ Rule 4. What this process publishes reaches its own clients at once, and those o
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable
 
@@ -25,6 +26,8 @@ MOST = 1000
 """Changed resources that wait for one client."""
 
 _LIST = Change("resources")
+
+_log = logging.getLogger("mcpkit")
 
 
 class _Published(Struct, array_like=True):
@@ -48,7 +51,11 @@ class Listener:
 
     def offer(self, change: Change) -> None:
         """Keep a change, if it is wanted."""
-        if not self._wants(change):
+        try:
+            if not self._wants(change):
+                return
+        except Exception:  # of an `Auth` of the user's
+            _log.exception("a client is not told of a change: whether it may hear of it cannot be said")
             return
         self._waiting[change] = None
         if len(self._waiting) > MOST and self._wants(_LIST):
@@ -126,8 +133,12 @@ class Hub:
 
     def _deliver_everywhere(self, change: Change) -> None:
         self._deliver(change)
-        if self._bus is not None:
+        if self._bus is None:
+            return
+        try:
             self._bus.publish(msgspec.msgpack.encode(_Published(self._name, change)))
+        except Exception:  # of a bus of the user's, in spite of its promise
+            _log.exception("a change did not reach other processes: the bus failed")
 
     def _deliver(self, change: Change) -> None:
         for listener in self._listeners:

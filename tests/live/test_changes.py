@@ -210,6 +210,27 @@ async def test_what_is_no_message_on_the_bus_is_ignored() -> None:
         assert await change(client) == "prompts"
 
 
+class Unreachable(MemoryStore):
+    """A bus whose author has forgotten that publishing never raises."""
+
+    def publish(self, message: bytes) -> None:
+        raise ConnectionError("the bus cannot be reached")
+
+
+@pytest.mark.parametrize("place", [in_this_task, in_a_thread, in_another_trio])
+async def test_a_bus_that_raises_ends_no_server_and_is_logged(
+    place: Callable[[Callable[[], None]], None], caplog: Any
+) -> None:
+    """DESIGN 4.1: telling of a change never raises; clients of this process hear of it all the same."""
+    app = make(Unreachable())
+    async with talking(app) as client:
+        await listens(client, [])
+        place(app.notifier.tools_changed)
+        assert await change(client) == "tools"
+        await client.ping()
+    assert "ConnectionError: the bus cannot be reached" in caplog.text
+
+
 def test_servers_in_different_loops_share_a_bus() -> None:
     """Each in a thread of its own, as in a process that serves several apps."""
     store = MemoryStore()
