@@ -2,6 +2,10 @@
 
 Each proxy adds to what the one before has said, at the end; a client can write whatever it likes at the beginning. So
 the lists are read from their ends, for as long as a trusted proxy speaks.
+
+Nearly all proxies write X-Forwarded-*, and hand on a `Forwarded` of the client's as it is. So that counts only where
+there is nothing else; a proxy that writes it has to remove the others.
+
 Source: RFC 7239; X-Forwarded-For, -Proto, -Host and -Prefix have no specification.
 """
 
@@ -36,7 +40,7 @@ class Proxies:
         """The request as the client has sent it."""
         if not (self._networks or self._unix) or not self._trusts(request.client):
             return request
-        hops = _forwarded(request) or _x_forwarded(request)
+        hops = _x_forwarded(request) or _forwarded(request)
         client, scheme, host = request.client, request.scheme, request.get("host")
         for hop in reversed(hops):
             client = hop.get("for", client)
@@ -87,7 +91,7 @@ def _x_forwarded(request: Request) -> list[dict[str, str]]:
         values = _items(request, f"x-forwarded-{key}")
         if values:
             hops[-1][key] = values[-1]
-    return hops
+    return hops if any(hops) else []
 
 
 def _items(request: Request, name: str) -> list[str]:

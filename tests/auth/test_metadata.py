@@ -124,8 +124,12 @@ SEEN: dict[str, tuple[dict[str, str], str]] = {
         {"Forwarded": "host=evil.example.com;proto=ftp, for=192.0.2.1;host=mcp.example.com;proto=https"},
         "https://mcp.example.com",
     ),
-    "RFC 7239 first": (
-        {"Forwarded": "host=mcp.example.com;proto=https", "X-Forwarded-Host": "evil.example.com"},
+    "RFC 7239 from a client, which the proxy has handed on": (
+        {
+            "Forwarded": "for=192.0.2.1;host=evil.example.com;proto=http",
+            "X-Forwarded-Proto": "https",
+            "X-Forwarded-Host": "mcp.example.com",
+        },
         "https://mcp.example.com",
     ),
     "RFC 7239 through two proxies": (
@@ -193,6 +197,8 @@ def test_wrong_tokens_count_for_the_client_and_not_for_the_proxy(behind: Server)
         assert statuses[-1] == 429
         assert wrong(0, "192.0.2.2") == 401
         assert wrong(0, "192.0.2.1") == 429
+        forged = {"X-Forwarded-For": "192.0.2.1", "Forwarded": "for=192.0.2.9", **bearer("wrong")}
+        assert connection.post(discover(), forged).status == 429, "of a client, handed on by the proxy"
         assert [wrong(number, f"2001:db8::{number}") for number in range(150)][-1] == 429, "one network"
 
 
