@@ -43,7 +43,7 @@ class Watch:
         place = os.fspath(path)
         if not isinstance(place, str):
             raise TypeError(f"{uri!r} cannot be watched: {place!r} is no path, which is a string or a Path")
-        if not place or "\0" in place:
+        if not place or not _can_be_named(place):
             raise ValueError(f"{uri!r} cannot be watched: {place!r} is no path")
         self.uri = uri
         self.template = UriTemplate(uri) if is_template(uri) else None
@@ -92,6 +92,14 @@ class Watch:
             return bool(before) != bool(now), {self.uri} if changed else set()
         members = {path: uri for path in changed if (uri := self.member(path)) is not None}
         return any((path in before) != (path in now) for path in members), set(members.values())
+
+
+def _can_be_named(path: str) -> bool:
+    """Whether a file can have such a path."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
 
 
 def _split(path: str) -> tuple[str, str]:

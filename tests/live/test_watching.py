@@ -516,6 +516,7 @@ print(*{"watchfiles", "anyio", "mcpkit.engine.watcher", "mcpkit.engine.files"} &
         ("note", "notes", ValueError, "scheme"),
         ("note://a", "", ValueError, "no path"),
         ("note://a", "a\0b", ValueError, "no path"),
+        ("note://a", "a\ud800b", ValueError, "no path"),
         ("note://a", b"notes", TypeError, "no path"),
         ("note://a", None, TypeError, "None"),
         (None, "notes", TypeError, "not by None"),
