@@ -141,11 +141,15 @@ class Session(TaskPort):
     async def _tell(self, listener: Listener) -> None:
         try:
             while (changes := await listener.next()) is not None:
+                await self._entitled()
                 for change in changes:
                     self._send(events.Notify(change))
                 await self.drain()
         finally:
             listener.close()
+
+    async def _entitled(self) -> None:
+        """Wait until the client may hear of changes: where the connection is the caller, it always may."""
 
     async def _flush_what_is_left(self) -> None:
         """Flush for handlers that do not: one that runs on asyncio, or whose own time limit cut it short."""

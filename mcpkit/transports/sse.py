@@ -98,11 +98,21 @@ class _Session(RequestPort, Session):
         Session.__init__(self, runtime, channel, most_calls=MAX_CALLS, null_ids=False)
         self.channel = channel
         self.request = request
+        self._renewed = trio.Event()
 
     async def post(self, request: Request, message: bytes) -> None:
         """See `_Channel.post`."""
         self.request.caller = request.caller
+        self._renewed.set()
+        self._renewed = trio.Event()
         await self.channel.post(message)
+
+    async def _entitled(self) -> None:
+        """Changes wait while the token that was shown last has expired: to end the stream would end the session of a
+        client that renews it with its next message.
+        """
+        while not scopes.seconds_left(self.principal):
+            await self._renewed.wait()
 
 
 class SseEndpoint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,16 @@ class Caller(Stream):
 
     def post(self, message: Any, headers: Any = ()) -> Any:
         return super().post(message, {**bearer(self.token), **dict(headers)})
+
+    def told(self) -> list[str]:
+        """Of what the client hears beside an answer."""
+        got = [self.receive(), self.receive()]
+        return [message["params"]["uri"] for message in got if "method" in message]
+
+    def touch(self, id: int) -> list[str]:
+        """Change all memos; of what the client hears."""
+        self.send(request(id, "tools/call", {"name": "touch"}))
+        return self.told()
 
 
 @pytest.mark.parametrize("token", [None, "wrong"])
@@ -131,7 +142,20 @@ def test_lists_and_changes_are_those_that_the_token_covers(server: Server) -> No
         ann.token = "ann"
         listed = ann.ask(4, "tools/list")["result"]["tools"]
         assert "wipe" not in {tool["name"] for tool in listed}
-        ann.send(request(5, "tools/call", {"name": "touch"}))
-        got = [ann.receive(), ann.receive()]
-        told = [message["params"]["uri"] for message in got if "method" in message]
-        assert told == ["memo://open"]
+        assert ann.touch(5) == ["memo://open"]
+
+
+def test_nothing_is_told_to_a_token_that_has_expired_until_it_is_renewed(server: Server) -> None:
+    """A stream is no way to stay for longer than a token allows; a client that renews its token misses nothing."""
+    with Caller(server, "brief") as ann, Caller(server, "brief") as later, Caller(server, "bob") as bob:
+        for caller in (ann, bob):
+            caller.start()
+            assert "result" in caller.ask(1, "resources/subscribe", {"uri": "memo://open"})
+        wanted = {"notifications": {"toolsListChanged": True}}
+        assert "result" in later.ask(1, "subscriptions/listen", wanted, revision=STATELESS)  # it has expired
+        assert bob.touch(2) == ["memo://open"]
+        bob.ask(3, "ping")
+        assert not select.select([ann.connection.socket], [], [], 0)[0]
+        ann.token = "ann"
+        ann.send(request(2, "ping"))
+        assert ann.told() == ["memo://open"]
