@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 _SCOPE = re.compile(r"[!#-\[\]-~]+")
 
@@ -27,6 +28,7 @@ class Principal(Struct, frozen=True):
     def __post_init__(self) -> None:
         if not isinstance(self.id, str):
             raise TypeError(f"the id of a Principal is a string, not {self.id!r}")
+        force_setattr(self, "id", str.__str__(self.id))  # a string of a subclass could not be stored
         if isinstance(self.scopes, str):
             raise TypeError("the scopes of a Principal are a tuple of strings, not one string")
 

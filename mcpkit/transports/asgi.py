@@ -17,6 +17,7 @@ import trio
 
 from mcpkit.app import App
 from mcpkit.engine import access
+from mcpkit.engine.dispatch import report
 from mcpkit.engine.runtime import Runtime, running
 from mcpkit.errors import innermost
 from mcpkit.transports.entrance import Entrance
@@ -260,8 +261,23 @@ class Application:
                 elif exchange.is_ambiguous():
                     await exchange.refuse(400, "The length of the body is given in two ways")
                 else:
-                    await self._route(exchange)
+                    await self._answer(exchange)
             nursery.cancel_scope.cancel()
+
+    async def _answer(self, exchange: AsgiExchange) -> None:
+        """What goes wrong outside a handler, in a store or an `Auth` of the user's, is logged here: hypercorn would say
+        nothing of it.
+        """
+        try:
+            await self._route(exchange)
+        except Disconnected:
+            raise
+        except Exception as error:
+            request = exchange.request
+            report("%s %s failed", request.method, access.clean(request.path), error=error)
+            if exchange.started:
+                raise  # the server cuts what has begun
+            await exchange.refuse(500, "Internal Server Error")
 
     async def _route(self, exchange: AsgiExchange) -> None:
         path, root = exchange.request.path, exchange.request.prefix

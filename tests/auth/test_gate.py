@@ -252,6 +252,54 @@ def test_a_function_that_fails_lets_nobody_in() -> None:
         server.close()
 
 
+FAILING = """\
+from mcpkit import App, Principal
+from mcpkit.auth import BearerAuth
+from mcpkit.stores.memory import MemoryStore
+
+class Roles(BearerAuth):
+    def allows(self, principal, scope):
+        return principal.claims["a secret"] == scope
+
+class Away(MemoryStore):
+    async def put(self, name, value, ttl):
+        raise ConnectionError("the store is away")
+
+class Text(str):
+    pass
+
+app = App("failing", auth=Roles(Text), store=Away())
+
+@app.tool(scopes=["write"])
+def wipe(caller: Principal) -> str:
+    return caller.id
+
+@app.tool
+def who(caller: Principal) -> str:
+    assert type(caller.id) is str
+    return caller.id
+"""
+
+
+def test_what_fails_before_the_handler_is_an_error_that_the_log_explains(tmp_path: Path) -> None:
+    """STYLE: errors are for people. hypercorn alone would answer 500 without a word anywhere."""
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING)
+    server = Server(script)
+    try:
+        for message, cause in (
+            (call(1, "wipe"), "KeyError: 'a secret'"),
+            (initialize(HANDSHAKE[-1]), "ConnectionError: the store is away"),
+        ):
+            response = server.post(message, bearer("ann"))
+            assert (response.status, response.body) == (500, b"Internal Server Error\n")
+            eventually(lambda cause=cause: cause in server.errors, "a traceback in the log")  # type: ignore[misc]
+        assert "POST /mcp failed" in server.errors and "ann" not in server.errors
+        assert server.post(call(2, "who"), bearer("ann")).text == "ann"
+    finally:
+        server.close()
+
+
 def test_required_scopes_are_needed_for_everything() -> None:
     """AUTH-04: 403 with all of them; the 401 says them as well."""
     with serving(GUARDED, REQUIRED="read write") as server:
