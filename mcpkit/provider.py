@@ -98,7 +98,7 @@ class Source:
             raise TypeError(f"a provider is an instance of a subclass of mcpkit.Provider, not {provider!r}.")
         kind = type(provider)
         self.handlers = {
-            name: _handler(getattr(provider, name), kind.loop)
+            name: _handler(getattr(provider, name), kind.loop, lists=name in _LISTS)
             for name in _METHODS
             if getattr(kind, name) is not getattr(Provider, name)
         }
@@ -108,7 +108,7 @@ class Source:
         return any(method in self.handlers for method in OFFERS[kind])
 
 
-def _handler(method: Callable[..., Any], loop: str | None) -> Handler:
+def _handler(method: Callable[..., Any], loop: str | None, *, lists: bool) -> Handler:
     async def wait(ctx: Context, **values: Any) -> Any:
         return await method(ctx, *values.values())
 
@@ -117,7 +117,9 @@ def _handler(method: Callable[..., Any], loop: str | None) -> Handler:
 
     def block(ctx: SyncContext, **values: Any) -> Any:
         returned = method(ctx, *values.values())
-        return list(returned) if inspect.isgenerator(returned) else returned
+        # What is lazy, as the query of a database may be, is read in this thread and not in the engine's.
+        lazy = inspect.isgenerator(returned) or (lists and _is_list(returned))
+        return list(returned) if lazy else returned
 
     if inspect.iscoroutinefunction(method):
         handler = Handler(wait, loop=loop, raw=True)
@@ -132,9 +134,13 @@ def _handler(method: Callable[..., Any], loop: str | None) -> Handler:
 def entries(method: str, returned: Any) -> list[Any]:
     """The entries of a list that a provider returned. Raises `BadResult` for what no client could read."""
     kind, _ = _LISTS[method]
-    if returned is None or isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
+    if not _is_list(returned):
         raise BadResult(f"{method} returns a list of {kind.__name__}s, not {type(returned).__name__}")
     return [_entry(method, kind, item) for item in returned]
+
+
+def _is_list(returned: Any) -> bool:
+    return isinstance(returned, Iterable) and not isinstance(returned, str | bytes | Mapping)
 
 
 def _entry(method: str, kind: type[Any], item: Any) -> Any:

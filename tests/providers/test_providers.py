@@ -219,6 +219,25 @@ class Blocking(Provider):
         return [Image(b"\x89PNG", "image/png"), "text"]
 
 
+class Query:
+    """Like that of a library for databases: it asks when it is read."""
+
+    def __init__(self) -> None:
+        self.threads: set[str] = set()
+
+    def __iter__(self) -> Iterator[types.Tool]:
+        self.threads.add(threading.current_thread().name)
+        return iter([types.Tool("row", EMPTY)])
+
+
+async def test_what_a_plain_function_returns_is_read_in_its_thread() -> None:
+    """Lists may be lazy, and the server answers others meanwhile."""
+    query = Query()
+    async with talking(make(Listing(query))) as client:
+        assert await names(client, "tools") == ["own", "row"]
+    assert query.threads and threading.main_thread().name not in query.threads
+
+
 class Streaming(Provider):
     """An async generator, for rows that come one by one."""
 
