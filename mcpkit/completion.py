@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from mcpkit.content import plain
 from mcpkit.handler import Handler
 from mcpkit.protocol.types import Completion
 from mcpkit.signature import Parameter, Signature, Values
@@ -70,7 +71,7 @@ def _choices(schema: Mapping[str, Any]) -> Iterable[str]:
 
 def cut(values: Any) -> Completion:
     """The first of what a completion function returned. Raises TypeError when it is no iterable of strings."""
-    found = [] if values is None else list(values)
+    found = [] if values is None else [plain(value) for value in values]
     if isinstance(values, str) or not all(isinstance(value, str) for value in found):
         raise TypeError("a completion returns a list of strings")
     return Completion(found[:MOST], len(found), len(found) > MOST)

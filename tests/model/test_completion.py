@@ -57,7 +57,15 @@ async def as_async_generator(typed: str) -> AsyncIterator[str]:
         yield word
 
 
-@pytest.mark.parametrize("fn", [as_list, as_generator, as_task, as_async_generator])
+class Text(str):
+    """Like a string of a library for templates."""
+
+
+def as_strings_of_a_subclass(typed: str) -> list[str]:
+    return [Text(word) for word in as_list(typed)]
+
+
+@pytest.mark.parametrize("fn", [as_list, as_generator, as_task, as_async_generator, as_strings_of_a_subclass])
 def test_any_iterable_of_strings_completes(fn: Callable[..., Any]) -> None:
     """DESIGN 4.3: `fn(partial)`, sync or async, any iterable of strings."""
 
