@@ -46,7 +46,7 @@ class Proxies:
             client = hop.get("for", client)
             scheme = hop.get("proto", scheme).lower()
             host = hop.get("host", host)
-            if not self._trusts(client):
+            if "for" not in hop or not self._trusts(client):  # whoever spoke to this proxy may be anybody
                 break
         headers = [(name, value) for name, value in request.headers if name != b"host"]
         if host is not None:
