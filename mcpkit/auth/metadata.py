@@ -57,13 +57,14 @@ def _quoted(text: str) -> str:
 
 def split_well_known(path: str, name: str, endpoints: Sequence[str]) -> tuple[str, str] | None:
     """The prefix in the path of a well-known document, whose name comes first (RFC 8414 section 3.1), and the path of
-    the endpoint: "/notes" and "/mcp" for `name`/notes/mcp. The endpoint is the first of them where the path has none,
-    which is no path for the metadata of one of them. None when it is no such path.
+    the endpoint: "/notes" and "/mcp" for `name`/notes/mcp. The endpoint is the first of them where the path names none,
+    which it has to in the metadata of a resource. None when it is no such path.
     """
     if path != name and not path.startswith(name + "/"):
         return None
     rest = path.removeprefix(name).rstrip("/")
-    endpoint = next((endpoint for endpoint in endpoints if rest.endswith(endpoint)), None)
+    # The longest: an endpoint at the root ends every path.
+    endpoint = max(filter(rest.endswith, endpoints), key=len, default=None)
     if endpoint is None and rest and name == RESOURCE_METADATA:
         return None
     prefix = rest.removesuffix(endpoint or "")

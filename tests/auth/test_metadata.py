@@ -92,6 +92,20 @@ def test_what_the_operator_says_wins() -> None:
         assert 'scope="read"' in (refused.get("www-authenticate") or "")
 
 
+@pytest.mark.parametrize("path", ["/mcp", "/"])
+def test_each_endpoint_has_its_own(path: str) -> None:
+    """RFC 9728 section 3.1: where one is at the root, the path of the other is no prefix."""
+    options = ("--path", path, "--with-sse")
+    with guarded_by("ClientCredentialsAuth", {"desk": "secret"}, options=options) as server:
+        origin = f"http://127.0.0.1:{server.port}"
+        for endpoint in (path.rstrip("/"), "/sse"):
+            told = metadata(server, WELL_KNOWN + endpoint).message
+            assert told["resource"] == origin + endpoint
+            assert told["authorization_servers"] == [origin]
+            refused = server.ask("GET", {}, None, path=endpoint or "/")
+            assert pointer(refused) == origin + WELL_KNOWN + endpoint
+
+
 # -- Behind a proxy --------------------------------------------------------------------------
 
 SEEN: dict[str, tuple[dict[str, str], str]] = {
@@ -136,6 +150,10 @@ SEEN: dict[str, tuple[dict[str, str], str]] = {
         {
             "Forwarded": "for=192.0.2.1;host=mcp.example.com;proto=https, for=127.0.0.2;host=localhost;proto=http"
         },
+        "https://mcp.example.com",
+    ),
+    "RFC 7239, a proxy that does not say for whom": (
+        {"Forwarded": "for=192.0.2.1;host=evil.example.com;proto=http, host=mcp.example.com;proto=https"},
         "https://mcp.example.com",
     ),
     "garbage": (
