@@ -78,18 +78,32 @@ class RateLimit:
             )
         self._rate = rate
         self._burst = max(1, math.ceil(rate)) if burst is None else burst
-        self._full_at: dict[str, float] = {}
-        """When the bucket of a caller is full again. Full ones are forgotten now and then."""
-        self._swept = -math.inf
+        self._of_runs: trio.lowlevel.RunVar[_Buckets | None] = trio.lowlevel.RunVar("_of_runs", None)
+        """An app may be served again in another trio run, which has a clock of its own."""
 
     async def __call__(self, call: Call, call_next: CallNext) -> Any:
         """See `app.middleware`."""
-        wait = self._take(call.caller, trio.current_time())
+        buckets = self._of_runs.get()
+        if buckets is None:
+            buckets = _Buckets(self._rate, self._burst)
+            self._of_runs.set(buckets)
+        wait = buckets.take(call.caller, trio.current_time())
         if wait > 0:
             raise ToolError(f"Too many requests: try again in {math.ceil(wait)} s")
         return await call_next(call)
 
-    def _take(self, caller: str, now: float) -> float:
+
+class _Buckets:
+    """A bucket of `burst` tokens for each caller, which fills at `rate` a second."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._full_at: dict[str, float] = {}
+        """When the bucket of a caller is full again. Full ones are forgotten now and then."""
+        self._swept = -math.inf
+
+    def take(self, caller: str, now: float) -> float:
         """Take a token; else the seconds until there is one."""
         caller = self._bucket(caller, now)
         full_at = max(self._full_at.get(caller, now), now) + 1 / self._rate

@@ -20,8 +20,20 @@ class Limit:
     def __init__(self, burst: int, seconds: float) -> None:
         self._burst = burst
         self._seconds_each = seconds / burst
-        # The moment at which a key has its whole burst again: one number says all about a bucket.
-        self._full_at: OrderedDict[str, float] = OrderedDict()
+        self._of_runs: trio.lowlevel.RunVar[OrderedDict[str, float] | None] = trio.lowlevel.RunVar(
+            "_of_runs", None
+        )
+
+    @property
+    def _full_at(self) -> OrderedDict[str, float]:
+        """The moment at which a key has its whole burst again: one number says all about a bucket. Each trio run has a
+        clock of its own, which another's moments mean nothing to.
+        """
+        moments = self._of_runs.get()
+        if moments is None:
+            moments = OrderedDict()
+            self._of_runs.set(moments)
+        return moments
 
     def wait(self, key: str) -> int:
         """Whole seconds until it may be done; 0 for now."""

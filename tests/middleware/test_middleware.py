@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+import trio.testing
 from asking.asking_kit import Raw, accept, talking, text
-from support import HANDSHAKE, REVISIONS, STATELESS, owned_time, serving
+from inmemory import hosting
+from support import HANDSHAKE, REVISIONS, STATELESS, owned_time, request, serving
 
 from mcpkit import Accepted, App, Context, McpError, NotFound, ToolError, ToolResult
 from mcpkit.middleware import Call, CallNext, RateLimit, Timeout, Timing
@@ -462,12 +464,27 @@ async def test_a_rate_limit_holds_with_more_callers_than_it_remembers(app: App) 
     """Those beyond share one bucket, so that nobody gets past it by being many."""
     import mcpkit.middleware as shipped
 
-    limit = RateLimit(1)
-    passed = sum(limit._take(f"caller {n}", 0.0) == 0 for n in range(shipped.MOST_CALLERS + 500))
+    buckets = shipped._Buckets(1, 1)
+    passed = sum(buckets.take(f"caller {n}", 0.0) == 0 for n in range(shipped.MOST_CALLERS + 500))
     assert passed == shipped.MOST_CALLERS + 1
-    assert limit._take("caller 1", 0.5) > 0
-    assert limit._take("somebody new", 2.5) == 0
-    assert len(limit._full_at) < 10
+    assert buckets.take("caller 1", 0.5) > 0
+    assert buckets.take("somebody new", 2.5) == 0
+    assert len(buckets._full_at) < 10
+
+
+def test_a_rate_begins_anew_where_an_app_is_served_again(app: App) -> None:
+    """In another trio run, whose clock may be far behind the first."""
+    app.middleware(RateLimit(1))
+    message = request(1, "tools/call", {"name": "add", "arguments": {"a": 1}}, revision=STATELESS)
+
+    async def refusals() -> list[bool]:
+        async with hosting(app) as host:
+            return [(await host.post(message)).result.get("isError", False) for _ in range(2)]
+
+    for ahead in (1_000_000, 0):
+        clock = trio.testing.MockClock()
+        clock.jump(ahead)
+        assert trio.run(refusals, clock=clock) == [False, True]
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])

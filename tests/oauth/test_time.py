@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -116,10 +117,13 @@ async def test_an_access_token_is_good_for_an_hour_and_the_grant_for_a_month() -
 
 @owned_time
 async def test_what_a_principal_is_survives_the_store() -> None:
-    """Claims and value come back with each token; the resource decides whether it is good."""
+    """Claims and value come back with each token, and its end with them; the resource decides whether it is good."""
     desk = Desk()
+    before = int(time.time())
     tokens = await desk.redeem(await desk.code())
-    assert await desk.grants.find(tokens["access_token"], RESOURCE) == EDITOR
+    found = await desk.grants.find(tokens["access_token"], RESOURCE)
+    assert found is not None and before <= found.claims.pop("exp") - ACCESS <= time.time()
+    assert found == EDITOR
     assert await desk.grants.find(tokens["access_token"], "https://other.example/mcp") is None
 
 
@@ -284,6 +288,21 @@ async def test_what_is_forgiven_did_not_count() -> None:
         assert limit.wait("a") == 0
         limit.count("a")
     assert limit.wait("a") == 50
+
+
+def test_a_pace_begins_anew_with_another_clock() -> None:
+    """What counts wrong tokens is made with the app, which may be served again in another trio run."""
+    limit = Limit(1, 60.0)
+
+    async def waits() -> list[int]:
+        before = limit.wait("a")
+        limit.count("a")
+        return [before, limit.wait("a")]
+
+    for ahead in (1_000_000, 0):
+        clock = trio.testing.MockClock()
+        clock.jump(ahead)
+        assert trio.run(waits, clock=clock) == [0, 60]
 
 
 @owned_time
