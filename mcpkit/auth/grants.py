@@ -2,7 +2,7 @@
 
     oauth:code:D       a code that was not used yet, for a minute                  (D: the digest of the secret)
     oauth:family:F     what the user granted, and to whom; all tokens from one code are a family
-    oauth:access:D     an access token: its family and its scopes
+    oauth:access:D     an access token: its family, its scopes and its end
     oauth:refresh:D    a refresh token that was not used yet: nothing
     oauth:spent:D      a refresh token that was used just now: nothing
 
@@ -28,6 +28,7 @@ import base64
 import hashlib
 import hmac
 import re
+import time
 from typing import Any
 
 import msgspec
@@ -66,6 +67,7 @@ class Code(Struct):
 class _Access(Struct):
     family: str
     scopes: tuple[str, ...]
+    expiry: int
 
 
 class Grants:
@@ -131,7 +133,8 @@ class Grants:
 
     async def _issue(self, family: str, grant: Grant, scopes: tuple[str, ...]) -> dict[str, Any]:
         access = new_secret()
-        await self._put("access", digest(access), _Access(family, scopes), self._access_ttl)
+        kept = _Access(family, scopes, int(time.time() + self._access_ttl))
+        await self._put("access", digest(access), kept, self._access_ttl)
         answer: dict[str, Any] = {
             "access_token": access,
             "token_type": "Bearer",
@@ -157,12 +160,13 @@ class Grants:
             )
 
     async def find(self, token: str, resource: str) -> Principal | None:
-        """Whose access token this is, if it is good for this resource."""
+        """Whose access token this is, if it is good for this resource; until when, its claims say: streams end then."""
         access = await self._get("access", digest(token), _Access)
         grant = None if access is None else await self._family(access.family)
         if access is None or grant is None or not is_same_resource(grant.resource, resource):
             return None
-        return msgspec.structs.replace(grant.user, scopes=access.scopes)
+        claims = {**grant.user.claims, "exp": access.expiry}
+        return msgspec.structs.replace(grant.user, scopes=access.scopes, claims=claims)
 
     async def _family(self, family: str) -> Grant | None:
         return await self._get("family", family, Grant) if len(family) == 64 else None

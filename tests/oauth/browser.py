@@ -197,15 +197,21 @@ def origin_of(url: str) -> str:
 
 def call(url: str, token: str | None, tool: str = "whoami", **arguments: Any) -> httpx.Response:
     """Call a tool in the stateless era."""
+    return ask(url, token, "tools/call", {"mcp-name": tool}, name=tool, arguments=arguments)
+
+
+def ask(
+    url: str, token: str | None, method: str, headers: dict[str, str] | None = None, **params: Any
+) -> httpx.Response:
+    """A request of the stateless era, and all of its answer."""
     prefix = "io.modelcontextprotocol/"
     meta = {prefix + "protocolVersion": "2026-07-28", prefix + "clientCapabilities": {}}
-    params = {"name": tool, "arguments": arguments, "_meta": meta}
-    headers = {
+    head = {
         "accept": "application/json, text/event-stream",
         "mcp-protocol-version": "2026-07-28",
-        "mcp-method": "tools/call",
-        "mcp-name": tool,
+        "mcp-method": method,
+        **(headers or {}),
         **({} if token is None else {"authorization": f"Bearer {token}"}),
     }
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    return httpx.post(url, json=message, headers=headers, timeout=SECONDS, trust_env=False)
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    return httpx.post(url, json=message, headers=head, timeout=SECONDS, trust_env=False)

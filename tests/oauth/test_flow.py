@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import httpx
 import pytest
-from oauth.browser import Back, Program, Visitor, call, post, program, register
+from hosts.process import serving_http
+from oauth.browser import Back, Program, Visitor, ask, call, origin_of, post, program, register
 from support import SECONDS
 
 
@@ -195,3 +198,18 @@ def test_a_token_is_for_the_name_that_the_client_used(origin: str) -> None:
     other = origin.replace("127.0.0.1", "localhost")
     assert call(f"{origin}/mcp", token).status_code == 200
     assert call(f"{other}/mcp", token).status_code == 401
+
+
+def test_a_listen_stream_ends_with_its_token(tmp_path: Path) -> None:
+    """Gracefully: a stream is no way to stay for longer than the token allows."""
+    script = tmp_path / "brief.py"
+    script.write_text(
+        "from mcpkit import App\n"
+        "from mcpkit.auth import AuthorizationServer\n"
+        "app = App('brief', auth=AuthorizationServer(lambda name, password: name, access_ttl=2))\n"
+        "app.add_tool(lambda: None, name='nothing')\n"
+    )
+    with serving_http(script) as (_, url):
+        token = program(origin_of(url), scope=None).tokens()["access_token"]
+        stream = ask(url, token, "subscriptions/listen", notifications={"toolsListChanged": True})
+        assert '"resultType":"complete"' in stream.text.splitlines()[-2]
