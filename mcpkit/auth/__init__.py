@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mcpkit.auth.base import Auth, Site, Unavailable
-from mcpkit.auth.principal import Principal
+from mcpkit.principal import Principal
 
 if TYPE_CHECKING:
     from mcpkit.auth.bearer import BearerAuth

@@ -25,6 +25,7 @@ from mcpkit.auth.clientdata import Client
 from mcpkit.auth.clients import Clients
 from mcpkit.auth.forms import OAuthError
 from mcpkit.auth.grants import Code, Grant, Grants
+from mcpkit.auth.limits import retry_after
 from mcpkit.auth.signin import Broken, SignIn, TooMany, User
 from mcpkit.auth.urls import is_loopback, is_registered, split, with_parameters
 from mcpkit.principal import Principal
@@ -139,8 +140,8 @@ class Authorization:
         try:
             user = await self._sign_in.check(given.get("username"), given.get("password"), site.client)
         except TooMany as many:
-            retry = [(b"retry-after", str(many.seconds).encode())]
-            await self._ask(visit, asked, 429, f"Too many tries. Try again in {_time(many.seconds)}.", retry)
+            problem = f"Too many tries. Try again in {_time(many.seconds)}."
+            await self._ask(visit, asked, 429, problem, [retry_after(many.seconds)])
             return
         if user is None:
             await self._ask(visit, asked, 403, "User name or password is wrong.")

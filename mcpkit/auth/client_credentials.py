@@ -5,9 +5,6 @@ Source: RFC 6749 section 4.4; RFC 8414 for the metadata.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Unpack
@@ -17,16 +14,15 @@ from msgspec import Struct
 
 from mcpkit.auth import forms
 from mcpkit.auth.base import SERVER_METADATA, Auth, AuthOptions, Route, Site, Unavailable
-from mcpkit.auth.forms import OAuthError
-from mcpkit.auth.limits import Failures
+from mcpkit.auth.forms import RETRY_SECONDS, OAuthError, endpoint, invalid_client, require
+from mcpkit.auth.limits import Failures, retry_after
+from mcpkit.auth.secret import digest, is_secret, new_secret
 from mcpkit.principal import Principal, checked_scopes
 from mcpkit.stores.base import StoreError
 from mcpkit.transports.http import Exchange, Request
 
 TOKEN = "/token"  # noqa: S105 - a path
 AUTHORIZE = "/authorize"
-_RETRY_SECONDS = 60
-_BASIC = ((b"www-authenticate", b'Basic realm="token"'),)
 
 
 class _Grant(Struct):
@@ -61,7 +57,7 @@ class ClientCredentialsAuth(Auth):
         strange = [client for client in scopes or () if client not in clients]
         if strange:
             raise ValueError(f"scopes= names {strange[0]!r}, which is none of the clients")
-        self._secrets = {client: _hash(secret) for client, secret in clients.items()}
+        self._secrets = {client: digest(secret) for client, secret in clients.items()}
         given = scopes or {}
         self._scopes = {
             client: checked_scopes(given[client]) if client in given else self.required_scopes
@@ -77,12 +73,13 @@ class ClientCredentialsAuth(Auth):
 
     def routes(self) -> Mapping[str, Route]:
         """See `Auth`."""
-        openid = "/.well-known/openid-configuration"  # where it is found below a prefix (RFC 8414 section 5)
+        metadata = endpoint(self._describe, "GET", "HEAD")
         return {
-            TOKEN: self._token,
-            AUTHORIZE: self._authorize,
-            SERVER_METADATA: self._describe,
-            openid: self._describe,
+            TOKEN: endpoint(self._token, "POST"),
+            AUTHORIZE: endpoint(self._authorize, "GET", "HEAD", "POST"),
+            SERVER_METADATA: metadata,
+            # Where it is found below a prefix (RFC 8414 section 5).
+            "/.well-known/openid-configuration": metadata,
         }
 
     async def verify(self, token: str, site: Site) -> Principal | None:
@@ -90,7 +87,7 @@ class ClientCredentialsAuth(Auth):
         try:
             kept = await self.store.get(_name(token))
         except StoreError:
-            raise Unavailable(_RETRY_SECONDS) from None
+            raise Unavailable(RETRY_SECONDS) from None
         if kept is None:
             return None
         grant = msgspec.json.decode(kept, type=_Grant)
@@ -103,31 +100,20 @@ class ClientCredentialsAuth(Auth):
     # -- The token endpoint ------------------------------------------------------------------
 
     async def _token(self, exchange: Exchange, site: Site) -> None:
-        if exchange.request.method != "POST":
-            await exchange.respond(405, [(b"allow", b"POST, OPTIONS")])
-            return
-        try:
-            form = await forms.read_form(exchange)
-            await forms.respond(exchange, 200, await self._granted(exchange.request, form, site))
-        except OAuthError as error:
-            await forms.respond_error(exchange, error)
+        form = await forms.read_form(exchange)
+        await forms.respond(exchange, 200, await self._granted(exchange.request, form, site))
 
     async def _granted(self, request: Request, form: Mapping[str, str], site: Site) -> dict[str, object]:
-        if "grant_type" not in form:
-            raise OAuthError("invalid_request", "grant_type is missing")
-        if form["grant_type"] != "client_credentials":
+        if require(form, "grant_type") != "client_credentials":
             raise OAuthError("unsupported_grant_type", "The grant type is client_credentials")
         client = self._client(request, form, site)
         allowed = self._scopes[client]
         scopes = list(dict.fromkeys(form.get("scope", "").split())) or list(allowed)
         if not set(scopes) <= set(allowed):
             raise OAuthError("invalid_scope", f"The client may have: {' '.join(allowed) or 'no scope'}")
-        token = secrets.token_urlsafe(32)
+        token = new_secret()
         grant = _Grant(client, scopes, int(time.time()) + self._ttl)
-        try:
-            await self.store.put(_name(token), msgspec.json.encode(grant), self._ttl)
-        except StoreError as error:
-            raise OAuthError("temporarily_unavailable", str(error), 503, _retry(_RETRY_SECONDS)) from None
+        await self.store.put(_name(token), msgspec.json.encode(grant), self._ttl)
         granted: dict[str, object] = {"access_token": token, "token_type": "Bearer", "expires_in": self._ttl}
         return granted | ({"scope": " ".join(scopes)} if scopes else {})
 
@@ -136,7 +122,7 @@ class ClientCredentialsAuth(Auth):
         try:
             basic = forms.basic_credentials(request)
         except ValueError:
-            raise OAuthError("invalid_client", "The credentials cannot be read", 401, _BASIC) from None
+            raise invalid_client("The credentials cannot be read", basic=True) from None
         if basic is not None and "client_secret" in form:
             raise OAuthError(
                 "invalid_request", "Send the secret in one way: as Basic credentials, or in the form"
@@ -153,26 +139,20 @@ class ClientCredentialsAuth(Auth):
     def _knows(self, client: str, secret: str) -> bool:
         """As long for an unknown client as for a known one, and whatever is wrong about the secret."""
         expected = self._secrets.get(client, _NOBODY)
-        return hmac.compare_digest(expected, _hash(secret)) and client in self._secrets
+        return is_secret(secret, expected) and client in self._secrets
 
     def _refusal(self, site: Site) -> OAuthError:
         seconds = self._failures.count(site.client)
         if seconds:
-            return OAuthError(
-                "invalid_client", "Too many wrong secrets come from this address", 429, _retry(seconds)
-            )
-        return OAuthError("invalid_client", "There is no such client, or its secret is another", 401, _BASIC)
+            problem = "Too many wrong secrets come from this address"
+            return OAuthError("invalid_client", problem, 429, [retry_after(seconds)])
+        return invalid_client("There is no such client, or its secret is another", basic=True)
 
     async def _authorize(self, exchange: Exchange, site: Site) -> None:
-        error = OAuthError(
-            "unsupported_response_type", "This server has no users, only clients with a secret"
-        )
-        await forms.respond_error(exchange, error)
+        problem = "This server has no users, only clients with a secret"
+        raise OAuthError("unsupported_response_type", problem)
 
     async def _describe(self, exchange: Exchange, site: Site) -> None:
-        if exchange.request.method not in ("GET", "HEAD"):
-            await exchange.respond(405, [(b"allow", b"GET, HEAD, OPTIONS")])
-            return
         document = {
             "issuer": site.url(""),
             # There is nothing there but an error: the official clients read no metadata without it.
@@ -186,17 +166,9 @@ class ClientCredentialsAuth(Auth):
         await forms.respond(exchange, 200, document)
 
 
-def _hash(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode()).digest()
-
-
-_NOBODY = _hash(secrets.token_urlsafe(32))
-"""The hash of no secret, for clients that do not exist."""
+_NOBODY = digest(new_secret())
+"""What would be kept of the secret of a client that does not exist."""
 
 
 def _name(token: str) -> str:
-    return f"token:{_hash(token).hex()}"
-
-
-def _retry(seconds: int) -> tuple[tuple[bytes, bytes], ...]:
-    return ((b"retry-after", str(seconds).encode()),)
+    return f"token:{digest(token)}"

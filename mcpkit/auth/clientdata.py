@@ -122,15 +122,3 @@ def _plain(text: str) -> str:
 def bad_metadata(description: str) -> OAuthError:
     """The error for metadata that cannot be taken."""
     return OAuthError("invalid_client_metadata", description)
-
-
-def invalid_client(description: str, *, basic: bool = False) -> OAuthError:
-    """The error for a client that is unknown or does not prove who it is; it may register again."""
-    challenge = [(b"www-authenticate", b'Basic realm="token"')] if basic else []
-    return OAuthError("invalid_client", description, 401, challenge)
-
-
-def busy(status: int, description: str, wait: int) -> OAuthError:
-    """The error for what may be tried again after `wait` seconds."""
-    error = "temporarily_unavailable"
-    return OAuthError(error, description, status, [(b"retry-after", str(wait).encode())])

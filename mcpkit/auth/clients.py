@@ -16,16 +16,9 @@ from typing import Any
 import msgspec
 import trio
 
-from mcpkit.auth.clientdata import (
-    Client,
-    bad_metadata,
-    busy,
-    checked,
-    described,
-    invalid_client,
-    is_document,
-)
+from mcpkit.auth.clientdata import Client, bad_metadata, checked, described, is_document
 from mcpkit.auth.documents import Documents
+from mcpkit.auth.forms import busy, invalid_client
 from mcpkit.auth.limits import Limit, network
 from mcpkit.auth.secret import is_secret, new_secret
 from mcpkit.stores.base import Store

@@ -12,9 +12,9 @@ from collections import OrderedDict
 
 import trio
 
-from mcpkit.auth.clientdata import Client, busy, checked, described, invalid_client
+from mcpkit.auth.clientdata import Client, checked, described
 from mcpkit.auth.fetch import CannotFetch, Fetcher
-from mcpkit.auth.forms import OAuthError
+from mcpkit.auth.forms import OAuthError, busy, invalid_client
 from mcpkit.auth.limits import Limit
 from mcpkit.auth.urls import split
 

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus
 
 import msgspec
 
+from mcpkit.auth.base import Route, Site
+from mcpkit.auth.limits import retry_after
+from mcpkit.stores.base import StoreError
 from mcpkit.transports.http import BodyRefused, Exchange, HeaderList, Request
 
 MAX_FORM = 16 * 1024
 """Bytes."""
 FORM_SECONDS = 10.0
 MAX_FIELDS = 50
+RETRY_SECONDS = 30
+"""When to come again while the store is full or out of reach."""
 
 _NO_STORE: HeaderList = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
 
@@ -31,6 +36,43 @@ class OAuthError(Exception):
         self.code = code
         self.status = status
         self.headers = headers
+
+
+def invalid_client(description: str, *, basic: bool = False) -> OAuthError:
+    """The error for a client that is unknown or does not prove who it is; it may register again."""
+    challenge = [(b"www-authenticate", b'Basic realm="token"')] if basic else []
+    return OAuthError("invalid_client", description, 401, challenge)
+
+
+def busy(status: int, description: str, wait: float) -> OAuthError:
+    """The error for what may be tried again after `wait` seconds."""
+    return OAuthError("temporarily_unavailable", description, status, [retry_after(wait)])
+
+
+FULL = busy(503, "The server cannot keep anything at the moment", RETRY_SECONDS)
+
+
+def endpoint(route: Route, *verbs: str) -> Route:
+    """A route for some verbs, whose errors are answered as OAuth has them."""
+
+    async def serve(exchange: Exchange, site: Site) -> None:
+        if exchange.request.method not in verbs:
+            await refuse_verb(exchange, verbs)
+            return
+        try:
+            await route(exchange, site)
+        except OAuthError as error:
+            await respond_error(exchange, error)
+        except StoreError:
+            await respond_error(exchange, FULL)
+
+    return serve
+
+
+async def refuse_verb(exchange: Exchange, verbs: Sequence[str]) -> None:
+    """Answer a verb that a route does not have; OPTIONS it has, see `Route`."""
+    headers = [(b"allow", ", ".join([*verbs, "OPTIONS"]).encode()), (b"content-type", b"text/plain")]
+    await exchange.respond(405, headers, b"Method Not Allowed\n")
 
 
 async def respond(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
 import re
 from collections.abc import Sequence
 
@@ -18,7 +17,7 @@ import trio
 from msgspec import Struct
 
 from mcpkit.auth.base import Auth, Site, Unavailable
-from mcpkit.auth.limits import Failures
+from mcpkit.auth.limits import Failures, retry_after
 from mcpkit.auth.metadata import challenge
 from mcpkit.principal import Principal
 from mcpkit.transports.http import Caller, HeaderList, Request
@@ -62,7 +61,7 @@ class Gate:
         try:
             principal = await self._auth.verify(token, site)
         except Unavailable as unavailable:
-            return Refusal(503, str(unavailable), [_retry_after(unavailable.retry_after)])
+            return Refusal(503, str(unavailable), [retry_after(unavailable.retry_after)])
         except trio.Cancelled:
             raise
         except BaseException:  # a function that calls sys.exit() must not end the server
@@ -91,9 +90,5 @@ class Gate:
     def _wrong(self, site: Site) -> Refusal:
         seconds = self._failures.count(site.client)
         if seconds:
-            return Refusal(429, "Too many wrong tokens come from this address", [_retry_after(seconds)])
+            return Refusal(429, "Too many wrong tokens come from this address", [retry_after(seconds)])
         return self._refuse(401, site, "invalid_token", "The token is not valid here, or has expired")
-
-
-def _retry_after(seconds: float) -> tuple[bytes, bytes]:
-    return b"retry-after", str(math.ceil(seconds)).encode()

@@ -75,6 +75,11 @@ class Failures:
         return wait
 
 
+def retry_after(seconds: float) -> tuple[bytes, bytes]:
+    """The header that says when to come again."""
+    return b"retry-after", str(math.ceil(seconds)).encode()
+
+
 def network(address: str | None) -> str:
     """Whoever has one IPv6 address has the other 2**64 of its network."""
     try:

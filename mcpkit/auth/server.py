@@ -18,20 +18,26 @@ from mcpkit.auth import forms, pages
 from mcpkit.auth.asked import Rules
 from mcpkit.auth.authorize import Authorization
 from mcpkit.auth.base import SERVER_METADATA, Auth, AuthOptions, Route, Site, Unavailable, canonical
-from mcpkit.auth.clientdata import GRANTS, METHODS, invalid_client
+from mcpkit.auth.clientdata import GRANTS, METHODS
 from mcpkit.auth.clients import Clients
 from mcpkit.auth.documents import Documents
 from mcpkit.auth.fetch import Fetcher
-from mcpkit.auth.forms import FORM_SECONDS, MAX_FORM, OAuthError, require
+from mcpkit.auth.forms import (
+    FORM_SECONDS,
+    FULL,
+    MAX_FORM,
+    RETRY_SECONDS,
+    OAuthError,
+    endpoint,
+    invalid_client,
+    refuse_verb,
+    require,
+)
 from mcpkit.auth.grants import Grants
 from mcpkit.auth.signin import SignIn, Users
 from mcpkit.principal import Principal, checked_scopes
 from mcpkit.stores.base import Store, StoreError
-from mcpkit.transports.http import BodyRefused, Exchange, HeaderList, Request
-
-_RETRY_SECONDS = 30
-_RETRY: HeaderList = ((b"retry-after", b"%d" % _RETRY_SECONDS),)
-_BUSY = OAuthError("temporarily_unavailable", "The server cannot keep anything at the moment", 503, _RETRY)
+from mcpkit.transports.http import BodyRefused, Exchange, Request
 
 _PAGE_VERBS = ("GET", "HEAD", "POST")
 
@@ -102,19 +108,19 @@ class AuthorizationServer(Auth):
         try:
             return await self._grants.find(token, site.resource)
         except StoreError:
-            raise Unavailable(_RETRY_SECONDS) from None
+            raise Unavailable(RETRY_SECONDS) from None
 
     def routes(self) -> Mapping[str, Route]:
         """See `Auth`. Some clients look only where OpenID Connect has its metadata."""
-        metadata = _only(self._metadata, "GET", "HEAD")
+        metadata = endpoint(self._metadata, "GET", "HEAD")
         routes = {
             SERVER_METADATA: metadata,
             "/.well-known/openid-configuration": metadata,
             "/authorize": self._authorize,
-            "/token": _only(self._token, "POST"),
-            "/revoke": _only(self._revoke, "POST"),
+            "/token": endpoint(self._token, "POST"),
+            "/revoke": endpoint(self._revoke, "POST"),
         }
-        return {**routes, "/register": _only(self._registration, "POST")} if self._register else routes
+        return {**routes, "/register": endpoint(self._registration, "POST")} if self._register else routes
 
     async def _metadata(self, exchange: Exchange, site: Site) -> None:
         issuer = self.issuer(site)
@@ -141,13 +147,13 @@ class AuthorizationServer(Auth):
 
     async def _authorize(self, exchange: Exchange, site: Site) -> None:
         if exchange.request.method not in _PAGE_VERBS:
-            await _refuse_verb(exchange, _PAGE_VERBS)
+            await refuse_verb(exchange, _PAGE_VERBS)
             return
         try:
             await self._authorization.serve(exchange, site)
         except StoreError:
-            page = pages.error("The server cannot keep anything at the moment.", "Try again in a minute.")
-            await pages.show(exchange, 503, page, _RETRY)
+            page = pages.error(f"{FULL}.", "Try again in a minute.")
+            await pages.show(exchange, FULL.status, page, FULL.headers)
 
     async def _token(self, exchange: Exchange, site: Site) -> None:
         form = await forms.read_form(exchange)
@@ -191,25 +197,3 @@ class AuthorizationServer(Auth):
         except BodyRefused as refused:
             raise OAuthError("invalid_client_metadata", str(refused)) from None
         await forms.respond(exchange, 201, await self._clients.register(body, site.client))
-
-
-def _only(route: Route, *verbs: str) -> Route:
-    """A route for some verbs, whose errors are answered as OAuth has them."""
-
-    async def serve(exchange: Exchange, site: Site) -> None:
-        if exchange.request.method not in verbs:
-            await _refuse_verb(exchange, verbs)
-            return
-        try:
-            await route(exchange, site)
-        except OAuthError as error:
-            await forms.respond_error(exchange, error)
-        except StoreError:
-            await forms.respond_error(exchange, _BUSY)
-
-    return serve
-
-
-async def _refuse_verb(exchange: Exchange, verbs: tuple[str, ...]) -> None:
-    headers = [(b"allow", ", ".join(verbs).encode()), (b"content-type", b"text/plain")]
-    await exchange.respond(405, headers, b"Method Not Allowed\n")
