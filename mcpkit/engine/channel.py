@@ -17,9 +17,9 @@ class Channel(Protocol):
     def write(self, message: bytes) -> None:
         """Put a message into the outgoing buffer."""
 
-    async def flush(self) -> None:
-        """Let the buffer go out; what is written while it does goes along. Raises trio.BrokenResourceError
-        when the client has gone.
+    async def flush(self, *, at_once: bool = False) -> None:
+        """Let the buffer go out, with what is written in this pass of the scheduler unless `at_once`, and while it
+        does. Raises trio.BrokenResourceError when the client has gone.
         """
 
     async def drain(self) -> None:

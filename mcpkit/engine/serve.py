@@ -2,8 +2,9 @@
 
 Rule 1. What can be answered without user code is answered while reading, and the answers to one read leave in
         one write.
-Rule 2. Each other call has a task and a cancel scope of its own, so that pings and cancellations get through
-        whatever handlers do.
+Rule 2. The task that reads calls the handler itself. When the handler waits for the first time, another task reads
+        on, and the first has this call alone, with its cancel scope. So pings and cancellations get through
+        whatever handlers do, and a handler that waits for nothing costs no task.
 Rule 3. Nothing that a client sends and nothing that a handler raises ends the connection; only its end of
         file, a broken channel, or the caller's cancellation does.
 """
@@ -11,13 +12,14 @@ Rule 3. Nothing that a client sends and nothing that a handler raises ends the c
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import Any
 
 import trio
 
-from mcpkit.engine import access, dispatch, scopes
+from mcpkit.engine import access, dispatch, scopes, steps
 from mcpkit.engine.asking import Desk
-from mcpkit.engine.calls import serve_call, to_line
+from mcpkit.engine.calls import to_line
 from mcpkit.engine.channel import Channel
 from mcpkit.engine.ports import TaskPort
 from mcpkit.engine.runtime import Runtime
@@ -52,7 +54,11 @@ class Session(TaskPort):
         self._channel = access.LoggedChannel(channel) if access.enabled() else channel
         self._most_calls = most_calls
         self._connection = Connection(runtime.identity, null_ids=null_ids)
+        self._ended = trio.Event()
+        self._queue: deque[events.Call] = deque()
+        """The calls that have not begun."""
         self._scopes: dict[events.Call, trio.CancelScope] = {}
+        """The calls that wait."""
         self._idle = trio.Event()
         self._listener: Listener | None = None
         self._desk = Desk()
@@ -65,7 +71,8 @@ class Session(TaskPort):
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._flush_what_is_left)
-                await self._read(nursery)
+                nursery.start_soon(self._lead, nursery)
+                await self._ended.wait()
                 self._runtime.hub.close()  # what goes on for ever ends at once
                 with trio.move_on_after(grace):
                     await self._until_idle()
@@ -75,12 +82,47 @@ class Session(TaskPort):
         except* trio.BrokenResourceError:
             pass  # the client has gone: there is nobody to tell
 
-    async def _read(self, nursery: trio.Nursery) -> None:
-        while (messages := await self._channel.receive()) is not None:
+    async def _lead(self, nursery: trio.Nursery) -> None:
+        """Read and serve until a call waits (rule 2), or the client stops sending."""
+        scope = trio.CancelScope()
+        call: events.Call | None = None
+        reply: events.Answer | events.Failure | None = None
+
+        def hand_over() -> None:
+            assert call is not None
+            self._scopes[call] = scope
+            nursery.start_soon(self._lead, nursery)
+
+        try:
+            with scope:
+                while (call := await self._next_call(nursery)) is not None:
+                    reply = await steps.here(dispatch.perform(self._runtime, call, self), hand_over)
+                    if call in self._scopes:
+                        break
+                    self._finish(call, reply)
+        finally:
+            waited = call is not None and self._scopes.pop(call, None) is not None
+            if waited and not self._scopes:
+                self._idle.set()
+        if waited:
+            assert call is not None
+            self._finish(call, events.Dropped(call) if scope.cancelled_caught or reply is None else reply)
+            await self._channel.flush()
+
+    async def _next_call(self, nursery: trio.Nursery) -> events.Call | None:
+        """The next call that takes user code; None at the end. It begins when all of a read has been looked at: with
+        it may have come that it is cancelled.
+        """
+        while not self._queue:
+            await self._channel.flush(at_once=True)
+            await self._channel.drain()
+            messages = await self._channel.receive()
+            if messages is None:
+                self._ended.set()
+                return None
             for message in messages:
                 self._take(message, nursery)
-            await self._channel.flush()
-            await self._channel.drain()
+        return self._queue.popleft()
 
     def _take(self, message: bytes | Oversized, nursery: trio.Nursery) -> None:
         if isinstance(message, Oversized):
@@ -88,7 +130,7 @@ class Session(TaskPort):
             return
         for event in self._connection.receive(message):
             if isinstance(event, events.Call):
-                self._begin(event, nursery)
+                self._begin(event)
             elif isinstance(event, events.Cancel):
                 self._cancel(event.call)
             elif isinstance(event, events.Initialized):
@@ -98,34 +140,25 @@ class Session(TaskPort):
             else:
                 self._send(event)
 
-    def _begin(self, call: events.Call, nursery: trio.Nursery) -> None:
+    def _begin(self, call: events.Call) -> None:
         call.principal = self.principal
         reply = dispatch.answer(self._runtime, call)
         if reply is not None:
             self._send(reply)
             return
-        if len(self._scopes) >= self._most_calls:
-            problem = (
-                f"{len(self._scopes):,} requests of this session are still being served: wait for one of them"
-            )
-            self._send(events.Failure(call, InvalidRequest(problem)))
+        running = len(self._scopes) + len(self._queue)
+        if running < self._most_calls:
+            self._queue.append(call)
             return
-        self._scopes[call] = trio.CancelScope()
-        nursery.start_soon(self._perform, call)
+        problem = f"{running:,} requests of this session are still being served: wait for one of them"
+        self._send(events.Failure(call, InvalidRequest(problem)))
 
-    async def _perform(self, call: events.Call) -> None:
-        try:
-            reply = await serve_call(self._runtime, call, self, self._scopes[call])
-        finally:
-            del self._scopes[call]
-            if not self._scopes:
-                self._idle.set()
+    def _finish(self, call: events.Call, reply: events.Answer | events.Failure | events.Dropped) -> None:
         if call.method.streams and isinstance(reply, events.Answer):
             self._channel.write(
                 self._connection.cancelled(call)
             )  # on stdio this comes before the end (SUB-08)
         self._send(reply)
-        await self._channel.flush()
 
     def _listen(self, nursery: trio.Nursery) -> None:
         """From `notifications/initialized` on the session hears of changes."""
@@ -162,6 +195,9 @@ class Session(TaskPort):
         scope = self._scopes.get(call)
         if scope is not None:
             scope.cancel()
+        elif call in self._queue:
+            self._queue.remove(call)
+            self._send(events.Dropped(call))
 
     async def _until_idle(self) -> None:
         while self._scopes:

@@ -50,17 +50,18 @@ class LineChannel:
         self._buffer += message
         self._buffer += b"\n"
 
-    async def flush(self) -> None:
-        """Send the buffer. One caller sends for all who come meanwhile."""
+    async def flush(self, *, at_once: bool = False) -> None:
+        """Send the buffer. One caller sends for all who come meanwhile, and unless `at_once` for all calls that end
+        in the same pass of the scheduler.
+        """
         if self._flushing or not self._buffer:
             return
         self._flushing = True
         self._room = trio.Event()
         data = bytearray()
         try:
-            await (
-                trio.lowlevel.checkpoint()
-            )  # calls that end in the same pass of the scheduler join this write
+            if not at_once:
+                await trio.lowlevel.checkpoint()
             while self._buffer:
                 data, self._buffer = self._buffer, bytearray()
                 await self._write(data)

@@ -79,7 +79,7 @@ class _Channel:
         """See `Channel`."""
         self._writer.put(sse.named("message", message))
 
-    async def flush(self) -> None:
+    async def flush(self, *, at_once: bool = False) -> None:
         """See `Channel`. The writer sends by itself."""
         if self._writer.gone:
             raise trio.BrokenResourceError("the client has left its stream")

@@ -1,0 +1,39 @@
+"""Run a coroutine in the task that is there, and learn when it waits for the first time."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+
+@types.coroutine
+def here(coroutine: Coroutine[Any, Any, T], on_wait: Callable[[], None]) -> Generator[Any, Any, T]:
+    """What `coroutine` returns, run in this task but in a context of its own, as if it had a task.
+
+    `on_wait` is called before it waits for the first time, or never when it does not. After that this task is as good
+    as the coroutine's own: its context is that of the coroutine.
+    """
+    context = copy_context()
+    try:
+        trap = context.run(coroutine.send, None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    on_wait()
+    trio.lowlevel.current_task().context = context  # from the next step on
+    while True:
+        try:
+            sent = yield trap
+        except BaseException as error:
+            step = coroutine.throw, error
+        else:
+            step = coroutine.send, sent
+        try:
+            trap = step[0](step[1])
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
