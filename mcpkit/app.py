@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -166,13 +167,23 @@ class App(Scaffold):
         if transport == "stdio":
             from mcpkit.transports import stdio
 
+            self._settle()
             stdio.run(self, **options)
         elif transport in _OVER_HTTP:
             from mcpkit.transports import hypercorn
 
+            self._settle()
             hypercorn.run(self, **{**_OVER_HTTP[transport], **options})
         else:
             raise ValueError(f"unknown transport {transport!r}: use stdio, http or sse")
+
+    def _settle(self) -> None:
+        """The process is ours from here on. What there is, modules and definitions, stays to the end; the garbage
+        collector would look through all of it again and again, and hold up the calls of that moment.
+        """
+        self.registry.resolve()
+        if not gc.get_freeze_count():  # once: garbage that is frozen stays, too
+            gc.freeze()
 
     async def serve(self, transport: str = "stdio", **options: Any) -> None:
         """Like `run`, inside a running trio loop; the caller handles signals, and cancels to stop."""

@@ -343,6 +343,8 @@ class Registry:
         """The kinds of which there was one at any time."""
         self.on_change: Callable[[str], None] = lambda kind: None
         """Told the kind of a record that came or went."""
+        self.version = object()
+        """Another object after each change: what was made of the records is good while it is the same."""
         self._serving = False
         self._merged = False
 
@@ -363,6 +365,7 @@ class Registry:
         record.resolve(final=self._serving)
         shelf[record.label] = record
         self.kinds.add(record.kind)
+        self.version = object()
         self.on_change(record.kind)
 
     def remove(self, kind: str, name: str) -> None:
@@ -376,6 +379,7 @@ class Registry:
         }
         shelf = next((shelf for shelf in shelves[kind] if name in shelf), shelves[kind][0])
         del shelf[name]
+        self.version = object()
         self.on_change(kind)
 
     def merge(self, other: Registry, rename: Callable[[str], str]) -> None:

@@ -174,14 +174,12 @@ def _supervise(options: argparse.Namespace) -> int:
 
 
 def _serve_stdio(options: argparse.Namespace) -> Callable[[App], int]:
-    from mcpkit.transports import stdio
-
     descriptors = take()
 
     def serve(app: App) -> int:
         if options.verbose:
             _log_requests()
-        stdio.run(app, descriptors=descriptors, **_given(options, "max_body", "grace"))
+        app.run("stdio", descriptors=descriptors, **_given(options, "max_body", "grace"))
         return 0
 
     return serve

@@ -44,6 +44,7 @@ def answer(runtime: Runtime, call: events.Call) -> events.Answer | events.Failur
         if not listing.offers(runtime, call.method.capability):
             raise MethodNotFound(f"{call.method.name}: this server offers no {call.method.capability}")
         action = _IMMEDIATE.get(call.method.name)
+        result: types.Result | msgspec.Raw | None
         result = listing.at_once(runtime, call) if action is None else action(runtime, call, call.params)
         return None if result is None else events.Answer(call, result)
     except Exception as error:  # rule 2

@@ -6,11 +6,14 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec import Raw
+
 from mcpkit.context import Port
 from mcpkit.engine import scopes
 from mcpkit.engine.invoke import invoke
+from mcpkit.engine.pages import Pages
 from mcpkit.engine.runtime import Runtime
-from mcpkit.protocol import events, types
+from mcpkit.protocol import eras, events, jsonrpc, types
 from mcpkit.protocol.errors import InvalidParams
 from mcpkit.provider import entries, unique
 from mcpkit.registry import Registry
@@ -93,14 +96,34 @@ LISTS: dict[str, _List] = {
 }
 
 
-def at_once(runtime: Runtime, call: events.Call) -> types.Result | None:
+def at_once(runtime: Runtime, call: events.Call) -> Raw | None:
     """The list that a call asks for; None when it takes user code to know, or for other methods."""
     row = LISTS.get(call.method.name)
     if row is None or runtime.provides(row.provided_by):
         return None
     if call.method.name == "resources/list" and runtime.registry.listers:
         return None
-    return _paged(runtime, row, _registered(runtime, row, call), call)
+    assert isinstance(call.params, types.ListParams)
+    pages = _pages(runtime)
+    caller = scopes.granted(runtime.app, call.principal, pages.needed)
+    key = (call.method.name, call.envelope.revision, call.params.cursor, caller)
+    return pages.get(key) or pages.keep(key, _encoded(runtime, row, call))
+
+
+def _pages(runtime: Runtime) -> Pages:
+    """What is kept. Whatever changes while a page is made, also by a thread, makes it one of the past: it is looked
+    at first.
+    """
+    app = runtime.app
+    basis = (app.registry.version, app.sources, app.cache, app.auth)
+    if runtime.pages is None or runtime.pages.basis != basis:
+        runtime.pages = Pages(basis, scopes.needed(app.registry))
+    return runtime.pages
+
+
+def _encoded(runtime: Runtime, row: _List, call: events.Call) -> bytes:
+    result = _paged(runtime, row, _registered(runtime, row, call), call)
+    return jsonrpc.encode(eras.seal(result, call.envelope, runtime.identity))
 
 
 async def gathered(runtime: Runtime, call: events.Call, params: types.Params, port: Port) -> events.Answer:

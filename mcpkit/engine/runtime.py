@@ -12,6 +12,7 @@ import trio
 
 from mcpkit import around
 from mcpkit.app import App
+from mcpkit.engine.pages import Pages
 from mcpkit.engine.subscriptions import Hub
 from mcpkit.handler import Handler
 from mcpkit.protocol.events import Identity
@@ -44,6 +45,8 @@ class Runtime:
         self.bus = app.store if isinstance(app.store, Bus) else None
         self.hub = Hub(self.bus)
         self.sealer = Sealer(app.state_keys or keys_from_environment(), app.state_ttl, "request state")
+        self.pages: Pages | None = None
+        """What has been listed; see `listing`."""
         self.threads = trio.CapacityLimiter(MAX_THREADS)
         self.background: trio.Nursery
         """For what goes on beside the calls, and ends by itself."""

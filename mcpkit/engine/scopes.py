@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from mcpkit.app import App
@@ -79,9 +79,22 @@ def private(app: App, call: events.Call, result: _Result) -> _Result:
 
 def _guards(app: App) -> bool:
     """Whether lists depend on who asks; a provider may do as it likes."""
-    registry = app.registry
+    return bool(app.sources or needed(app.registry))
+
+
+def needed(registry: Registry) -> frozenset[str]:
+    """The scopes that anything needs."""
     shelves = (registry.tools, registry.prompts, registry.resources, registry.templates)
-    return bool(app.sources) or any(record.scopes for shelf in shelves for record in tuple(shelf.values()))
+    return frozenset(
+        scope for shelf in shelves for record in tuple(shelf.values()) for scope in record.scopes
+    )
+
+
+def granted(app: App, principal: Principal | None, scopes: Iterable[str]) -> frozenset[str] | None:
+    """Which of the scopes a caller has; None where nobody is asked (rule 1)."""
+    if principal is None or app.auth is None:
+        return None
+    return frozenset(scope for scope in scopes if app.auth.allows(principal, scope))
 
 
 def seconds_left(principal: Principal | None) -> float:

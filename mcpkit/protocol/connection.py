@@ -200,6 +200,8 @@ class Connection:
     def _encode_reply(self, event: events.Answer | events.Failure | events.Dropped) -> bytes | None:
         call = event.call
         if isinstance(event, events.Answer):
+            if isinstance(event.result, Raw):
+                return jsonrpc.result(call.id, event.result)
             subscription = call.id if call.method.streams else None
             sealed = eras.seal(
                 event.result, call.envelope, self._identity, wrap=event.wrap, subscription=subscription

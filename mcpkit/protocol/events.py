@@ -96,10 +96,10 @@ Received = Call | Cancel | Initialized | Reply | Refuse
 
 
 class Answer(Struct):
-    """The result of a call. `wrap`: see `revisions.narrow`."""
+    """The result of a call; one that is `Raw` is sent as it is. `wrap`: see `revisions.narrow`."""
 
     call: Call
-    result: Result
+    result: Result | Raw
     wrap: bool = False
 
 
