@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
@@ -30,10 +31,10 @@ def here(coroutine: Coroutine[Any, Any, T], on_wait: Callable[[], None]) -> Gene
         try:
             sent = yield trap
         except BaseException as error:
-            step = coroutine.throw, error
+            resume = partial(coroutine.throw, error)
         else:
-            step = coroutine.send, sent
+            resume = partial(coroutine.send, sent)
         try:
-            trap = step[0](step[1])
+            trap = resume()
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 from support import HANDSHAKE, PREFIX, REVISIONS, STATELESS, initialize, meta, request
+from trio.testing import wait_all_tasks_blocked
 from wirekit import Talk, alive, call, cancel, heard, talking, text
 
 from mcpkit import App, Context, McpError, NotFound, ToolResult
@@ -164,6 +165,7 @@ async def test_a_string_and_an_integer_in_flight_together_are_two_ids(
         talk.send(call(1, "hold", {"name": "integer"}, revision=revision))
         talk.send(call("1", "hold", {"name": "string"}, revision=revision))
         talk.send(cancel("1"))
+        await wait_all_tasks_blocked()
         gates["string"].set()
         gates["integer"].set()
         reply, _ = await talk.receive_until(1)
