@@ -24,7 +24,8 @@ class Pages:
         self.basis = basis
         self.needed = needed
         self._kept: dict[Key, Raw] = {}
-        self._size = 0
+        self.size = 0
+        """Bytes that are kept."""
 
     def get(self, key: Key) -> Raw | None:
         """The page, when it is kept."""
@@ -32,9 +33,9 @@ class Pages:
 
     def keep(self, key: Key, page: bytes) -> Raw:
         """The page, which is kept."""
-        self._size += len(page)
-        if self._size > MAX_BYTES:
+        self.size += len(page)
+        if self.size > MAX_BYTES:
             self._kept.clear()
-            self._size = len(page)
+            self.size = len(page)
         kept = self._kept[key] = Raw(page)
         return kept
