@@ -46,7 +46,13 @@ class Handler:
         self.fn = _collecting(fn) if yields else fn
         self._raw = raw
         self._frames = enclosing_frames(fn)
-        self._signature: Signature | None = None
+        self.signature: Signature
+        """The signature, once it is resolved."""
+        self.talks = False
+        """Whether it has a context, through which it can ask and say something."""
+        self.resolved = False
+        self.quick = True
+        """Whether it took but a moment the last time; see `engine.threads`."""
 
     @property
     def name(self) -> str:
@@ -56,17 +62,11 @@ class Handler:
             fn = fn.func
         return getattr(fn, "__name__", None) or type(fn).__name__
 
-    @property
-    def signature(self) -> Signature:
-        """The signature, once it is resolved."""
-        assert self._signature is not None, "resolve() comes first"
-        return self._signature
-
     def resolve(self) -> None:
         """Read the signature. Raises NameError while its hints name what does not exist yet, TypeError for
         what cannot be served.
         """
-        if self._signature is not None:
+        if self.resolved:
             return
         names: Namespace = {}
         for frame in reversed(self._frames):  # the innermost function's names win
@@ -79,7 +79,9 @@ class Handler:
                 raise TypeError(
                     f"parameter '{name}' is a {kind.__name__}, but {how} takes a {wanted.__name__}."
                 )
-        self._signature = signature
+        self.signature = signature
+        self.talks = wanted in signature.injected.values()
+        self.resolved = True
         self._frames = []  # they keep every local of the script alive
 
 

@@ -190,6 +190,8 @@ class Signature:
 
     def call_arguments(self, values: Values) -> tuple[list[Any], Values]:
         """Positional and keyword arguments for the function; `values` is consumed."""
+        if not self.positional:
+            return [], values
         count = max((at for at, name in enumerate(self.positional, 1) if name in values), default=0)
         given = itertools.islice(self.positional.items(), count)
         return [values.pop(name, default) for name, default in given], values

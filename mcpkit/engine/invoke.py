@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from types import CoroutineType
 from typing import Any
 
 import trio
@@ -35,6 +36,8 @@ async def invoke(
     if not runtime.ready.is_set():
         await runtime.ready.wait()
     if call.progress_token is UNSET:
+        if timeout is None:
+            return await _run(runtime, handler, values, call, port, dialogue)
         return await _limited(runtime, handler, values, call, port, timeout, dialogue)
     pace = Paced(port, runtime.background)
     try:
@@ -68,22 +71,22 @@ async def _run(
     dialogue: Dialogue | None,
 ) -> Any:
     signature = handler.signature
-    reached = reached_from(handler.mode, port)
+    reached = port if handler.mode == "task" else reached_from(handler.mode, port)
     for name, kind in signature.injected.items():
         if kind is Principal:
             values[name] = _principal(port, optional=name in signature.optional)
         else:
             values[name] = kind(call, reached, runtime.app, runtime.state, dialogue)
     positional, named = signature.call_arguments(values)
-    function = functools.partial(handler.fn, *positional, **named)
     if handler.mode == "asyncio":
-        return await runtime.asyncio_thread().run(function)
+        return await runtime.asyncio_thread().run(functools.partial(handler.fn, *positional, **named))
     if isinstance(reached, FromThread):
-        result = await reached.run(function, runtime.threads)
+        function = functools.partial(handler.fn, *positional, **named)
+        result = await reached.run(handler, function, runtime.threads)
     else:
-        result = function()
+        result = handler.fn(*positional, **named)
     # A decorator that hides an async def behind a plain def still returns a coroutine.
-    return await result if inspect.isawaitable(result) else result
+    return await result if type(result) is CoroutineType or inspect.isawaitable(result) else result
 
 
 def _principal(port: Port, *, optional: bool) -> Principal | None:

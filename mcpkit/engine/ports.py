@@ -11,7 +11,8 @@ import msgspec
 import trio
 
 from mcpkit.context import Port
-from mcpkit.handler import Mode
+from mcpkit.engine.threads import Job, Threads
+from mcpkit.handler import Handler, Mode
 from mcpkit.principal import Principal
 from mcpkit.protocol import events, jsonrpc
 
@@ -133,11 +134,13 @@ class FromThread(Relayed):
         super().__init__(port)
         self._waits: set[trio.CancelScope] = set()
         self._left = False
+        self._job: Job | None = None
 
-    async def run(self, function: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-        """What the handler returns, from a thread."""
+    async def run(self, handler: Handler, function: Callable[[], Any], threads: Threads) -> Any:
+        """What the handler's function returns, from a thread."""
+        self._job = Job(handler, function)
         try:
-            return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=limiter)
+            return await threads.run(self._job)
         except trio.Cancelled:
             self._left = True
             for scope in self._waits:
@@ -158,7 +161,8 @@ class FromThread(Relayed):
 
     def check_cancelled(self) -> None:
         """See `context.Port`."""
-        trio.from_thread.check_cancelled()
+        if self._job is not None:
+            self._job.check_cancelled()
 
     def wait_for(self, function: Callable[[], Awaitable[T]]) -> T:
         """See `context.Port`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
@@ -23,7 +24,6 @@ from mcpkit.engine.runtime import Runtime
 from mcpkit.errors import ToolError
 from mcpkit.handler import Handler
 from mcpkit.journal import Journal, Pages, Suspended, check_responses
-from mcpkit.principal import Principal
 from mcpkit.protocol import eras, events, types
 from mcpkit.protocol.errors import InvalidParams, MissingCapability
 from mcpkit.protocol.questions import RESULTS, fit, needs
@@ -47,7 +47,10 @@ def may_ask(handlers: Iterable[Handler], call: events.Call) -> bool:
     params = call.params
     assert isinstance(params, types.ResumableParams)
     first = isinstance(params.request_state, UnsetType) and isinstance(params.input_responses, UnsetType)
-    return not first or any(set(handler.signature.injected.values()) - {Principal} for handler in handlers)
+    return not first or any(map(_talks, handlers))
+
+
+_talks = attrgetter("talks")
 
 
 async def begin(runtime: Runtime, call: events.Call, port: Port) -> Dialogue:

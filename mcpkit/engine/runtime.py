@@ -14,6 +14,7 @@ from mcpkit import around
 from mcpkit.app import App
 from mcpkit.engine.pages import Pages
 from mcpkit.engine.subscriptions import Hub
+from mcpkit.engine.threads import Threads
 from mcpkit.handler import Handler
 from mcpkit.protocol.events import Identity
 from mcpkit.seal import Sealer, keys_from_environment
@@ -47,9 +48,9 @@ class Runtime:
         self.sealer = Sealer(app.state_keys or keys_from_environment(), app.state_ttl, "request state")
         self.pages: Pages | None = None
         """What has been listed; see `listing`."""
-        self.threads = trio.CapacityLimiter(MAX_THREADS)
         self.background: trio.Nursery
         """For what goes on beside the calls, and ends by itself."""
+        self.threads: Threads
         self.ready = trio.Event()
         self.state: Any = None
         self._closing = trio.Event()
@@ -111,6 +112,7 @@ class Runtime:
         self.hub.close()
         self._closing.set()
         self._lifetime.deadline = trio.current_time() + (_CLEANUP_SECONDS if self.ready.is_set() else 0.0)
+        self.threads.close()
         if self._asyncio_thread is not None:
             self._asyncio_thread.close()
         if self._watcher is not None:
@@ -126,6 +128,7 @@ async def running(app: App) -> AsyncGenerator[Runtime]:
     runtime = Runtime(app)
     hearing = nullcontext() if runtime.bus is None else runtime.bus.listen(runtime.hub.hear)
     async with hearing, trio.open_nursery() as runtime.background:
+        runtime.threads = Threads(runtime.background, MAX_THREADS)
         runtime.background.start_soon(runtime._live)
         app.notifier.attach(runtime.hub.publish)
         app.watches.attach(runtime.watch_more)

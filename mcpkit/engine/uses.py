@@ -69,6 +69,9 @@ async def _through_middleware(
     port: Port,
     dialogue: Dialogue | None,
 ) -> Any:
+    if runtime.way is None and len(target.handlers) == 1:
+        return await invoke(runtime, target.handlers[0], values, call, port, target.timeout, dialogue)
+
     async def handle(values: Values) -> Any:
         *others, last = target.handlers
         for handler in others:

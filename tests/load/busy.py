@@ -199,14 +199,14 @@ async def inside() -> dict[str, Any]:
     gc.collect()
     objects, held = _watched()
     (runtime,) = (thing for thing in gc.get_objects() if isinstance(thing, Runtime))
-    limiters = {"trio": trio.to_thread.current_default_thread_limiter(), "handlers": runtime.threads}
+    limiter, threads = trio.to_thread.current_default_thread_limiter(), runtime.threads
     asyncio_thread = runtime._asyncio_thread
     loop = None if asyncio_thread is None else asyncio_thread._loop
     return {
         "tasks": _tasks(),
         "asyncio": 0 if loop is None else len(asyncio.all_tasks(loop)),
-        "borrowed": {name: limiter.borrowed_tokens for name, limiter in limiters.items()},
-        "waiting": {name: limiter.statistics().tasks_waiting for name, limiter in limiters.items()},
+        "borrowed": {"trio": limiter.borrowed_tokens, "handlers": threads.busy},
+        "waiting": {"trio": limiter.statistics().tasks_waiting, "handlers": threads.waiting},
         "objects": objects,
         "held": held,
         "descriptors": len(os.listdir("/proc/self/fd")),
