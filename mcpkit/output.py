@@ -66,6 +66,8 @@ class Output:
 
     def convert(self, value: Any) -> types.CallToolResult:
         """The result for what the tool returned. Raises `BadResult`."""
+        if type(value) is str and self.schema is None:  # the usual, at once
+            return types.CallToolResult(content=[types.TextContent(value)])
         if isinstance(value, ToolResult):
             return self._explicit(value)
         if self.schema is None and (value is None or self._is_content(value)):

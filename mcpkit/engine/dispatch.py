@@ -40,13 +40,15 @@ _log = logging.getLogger("mcpkit")
 def answer(runtime: Runtime, call: events.Call) -> events.Answer | events.Failure | None:
     """The reply to a method that runs no user code; None for the others, which `perform` serves."""
     try:
-        scopes.check(runtime.app, call)
+        if call.principal is not None:
+            scopes.check(runtime.app, call)
         if not listing.offers(runtime, call.method.capability):
             raise MethodNotFound(f"{call.method.name}: this server offers no {call.method.capability}")
         action = _IMMEDIATE.get(call.method.name)
-        result: types.Result | msgspec.Raw | None
-        result = listing.at_once(runtime, call) if action is None else action(runtime, call, call.params)
-        return None if result is None else events.Answer(call, result)
+        if action is not None:
+            return events.Answer(call, action(runtime, call, call.params))
+        listed = listing.at_once(runtime, call) if call.method.name in listing.LISTS else None
+        return None if listed is None else events.Answer(call, listed)
     except Exception as error:  # rule 2
         return failure(runtime, call, error)
 

@@ -97,9 +97,9 @@ LISTS: dict[str, _List] = {
 
 
 def at_once(runtime: Runtime, call: events.Call) -> Raw | None:
-    """The list that a call asks for; None when it takes user code to know, or for other methods."""
-    row = LISTS.get(call.method.name)
-    if row is None or runtime.provides(row.provided_by):
+    """The list that a call asks for; None when it takes user code to know."""
+    row = LISTS[call.method.name]
+    if runtime.provides(row.provided_by):
         return None
     if call.method.name == "resources/list" and runtime.registry.listers:
         return None

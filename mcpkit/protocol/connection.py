@@ -31,6 +31,9 @@ MAX_URI = 8_192
 MAX_BATCH = 1000
 """Messages in one batch; more are refused (BAT-06)."""
 
+_ID = (int, str)
+_ENDS = (events.Answer, events.Failure, events.Dropped)
+
 
 class Connection:
     """The protocol's state on one connection (a process on stdio). With `null_ids`, an error that answers to no id
@@ -61,7 +64,7 @@ class Connection:
 
     def receive(self, data: bytes) -> list[events.Received]:
         """What one JSON text means: nothing, one event, or one for each element of a batch."""
-        if jsonrpc.is_array(data):
+        if not data.startswith(b"{") and jsonrpc.is_array(data):
             return self._receive_batch(data)
         event = self._receive_one(data, None)
         return [] if event is None else [event]
@@ -103,10 +106,10 @@ class Connection:
     ) -> events.Received | None:
         """What a decoded message means; see `eras.identify` for `metadata`."""
         if isinstance(message.method, UnsetType):
-            if self.session is None or not isinstance(message.id, int | str):
+            if self.session is None or not isinstance(message.id, _ID):
                 return None  # a response, but nothing was asked
             return events.Reply(message.id, message.result, message.error)
-        if not isinstance(message.id, int | str):
+        if not isinstance(message.id, _ID):
             return self._notified(message.method, message.params)
         try:
             params = methods.decode_params(message.method, message.params)
@@ -171,26 +174,31 @@ class Connection:
         Raises TypeError, ValueError or RecursionError for a value that has no JSON form; the call is then
         still to be answered.
         """
+        if isinstance(event, _ENDS):
+            return self._end(event)
         if isinstance(event, events.Refuse):
             return _into_batch(event.batch, self._encode_refusal(event))
         if isinstance(event, events.Notify) and event.call is None:
             return _encode_change(event.change, None)
         assert event.call is not None
         if self._calls.get(event.call.id) is not event.call:
-            ended = isinstance(event, events.Answer | events.Failure | events.Dropped)
-            return _into_batch(event.call.batch, None) if ended else None
+            return None
         if isinstance(event, events.Progress):
             return _encode_progress(event)
         if isinstance(event, events.Log):
             return _encode_log(event)
         if isinstance(event, events.Notify):
             return _encode_change(event.change, eras.subscription_meta(event.call.id))
-        if isinstance(event, events.Acknowledged):
-            params = types.AcknowledgedParams(event.honoured, eras.subscription_meta(event.call.id))
-            return jsonrpc.notification("notifications/subscriptions/acknowledged", params)
-        line = self._encode_reply(event)
-        del self._calls[event.call.id]
-        return _into_batch(event.call.batch, line)
+        params = types.AcknowledgedParams(event.honoured, eras.subscription_meta(event.call.id))
+        return jsonrpc.notification("notifications/subscriptions/acknowledged", params)
+
+    def _end(self, event: events.Answer | events.Failure | events.Dropped) -> bytes | None:
+        call = event.call
+        line = None
+        if self._calls.get(call.id) is call:
+            line = self._encode_reply(event)
+            del self._calls[call.id]
+        return line if call.batch is None else _into_batch(call.batch, line)
 
     def cancelled(self, call: events.Call) -> bytes:
         """The notification that the server ends a subscription; only on stdio."""

@@ -185,7 +185,7 @@ def _named(member: str, params: types.Params | McpError, raw: Raw | UnsetType) -
 
 
 def _check_method(row: Method | None, method: str, revision: str) -> None:
-    if row is None or not row.exists_in(revision):
+    if row is None or not row.since <= revision <= row.until:
         raise MethodNotFound(f"Method not found: {method} is not part of revision {revision}")
 
 
@@ -235,7 +235,8 @@ def seal(
 ) -> types.Result:
     """`result` as the request's revision receives it."""
     if envelope.revision < revisions.FIRST_STATELESS:
-        return revisions.narrow(_without_cache(result), envelope.revision, wrap=wrap)
+        known = _without_cache(result) if isinstance(result, types.CacheableResult) else result
+        return revisions.narrow(known, envelope.revision, wrap=wrap)
     own: dict[str, Any] = {_SERVER_INFO: identity.implementation}
     if subscription is not None:
         own[_SUBSCRIPTION_ID] = subscription

@@ -87,10 +87,11 @@ def is_array(data: bytes) -> bool:
 def decode(data: bytes) -> Message:
     """The message in `data`, one JSON text. Raises `Malformed`."""
     data = data.removeprefix(_BOM)
-    if b"\\ud" in data or b"\\uD" in data:
+    if b"\\" in data and _MAY_BE_SURROGATE.search(data):
         data = _ESCAPE.sub(_repair_surrogate, data)
     try:
-        data.decode()  # msgspec does not look into what stays raw
+        if not data.isascii():
+            data.decode()  # msgspec does not look into what stays raw
         message = _decode_message(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise _diagnose(data, error) from None
@@ -167,6 +168,7 @@ def _check_params(message: Message) -> Raw | UnsetType:
 
 # A client in JavaScript that cuts a string inside an emoji sends half a surrogate pair, which is JSON but no
 # Unicode text.
+_MAY_BE_SURROGATE = re.compile(rb"\\u[dD]")
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,

@@ -28,11 +28,18 @@ class LineSplitter:
 
     def feed(self, data: bytes | bytearray) -> list[bytes | Oversized]:
         """The lines that `data` completes."""
+        if b"\n" not in data:  # many times faster than to find that nothing is to be split
+            lines: list[bytes | Oversized] = []
+            self._keep(data, lines)
+            return lines
         pieces = data.split(b"\n")
         rest = pieces.pop()
-        lines: list[bytes | Oversized] = []
+        lines = []
         for piece in pieces:
-            self._complete(piece, lines)
+            if self._rest or self._skipping or len(piece) > self._limit:
+                self._complete(piece, lines)
+            elif line := piece.strip():
+                lines.append(bytes(line))
         if rest:
             self._keep(rest, lines)
         return lines

@@ -125,7 +125,8 @@ def narrow(value: _T, revision: str, *, wrap: bool = False) -> _T:
         return value
     narrowed: Any = value
     if isinstance(value, types.CallToolResult):
-        narrowed = _narrow_structured(value, revision, wrap)
+        if value.structured_content is not UNSET:
+            narrowed = _narrow_structured(value, revision, wrap)
     elif isinstance(value, types.ListToolsResult):
         tools = [_narrow_tool(tool, revision) for tool in value.tools]
         narrowed = structs.replace(value, tools=tools)
@@ -146,12 +147,9 @@ def wrapped_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _narrow_structured(result: types.CallToolResult, revision: str, wrap: bool) -> types.CallToolResult:
-    structured = result.structured_content
-    if structured is UNSET:
-        return result
     if revision < V2025_06_18:
         return structs.replace(result, structured_content=UNSET)
-    text = bytes(structured)
+    text = bytes(result.structured_content)  # type: ignore[arg-type]
     if wrap or not text.startswith(b"{"):
         return structs.replace(result, structured_content=Raw(b'{"result":' + text + b"}"))
     return result

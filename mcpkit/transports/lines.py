@@ -32,7 +32,7 @@ class LineChannel:
         self._splitter = LineSplitter(max_message)
         self._buffer = bytearray()
         self._flushing = False
-        self._room = trio.Event()
+        self._room: trio.Event | None = None
         self._ended = False
 
     async def receive(self) -> list[bytes | Oversized] | None:
@@ -57,7 +57,6 @@ class LineChannel:
         if self._flushing or not self._buffer:
             return
         self._flushing = True
-        self._room = trio.Event()
         data = bytearray()
         try:
             if not at_once:
@@ -68,9 +67,12 @@ class LineChannel:
         finally:
             self._buffer[:0] = data
             self._flushing = False
-            self._room.set()
+            if self._room is not None:
+                self._room.set()
+                self._room = None
 
     async def drain(self) -> None:
         """Wait while the client reads too slowly."""
         while self._flushing and len(self._buffer) > _HIGH_WATER:
+            self._room = self._room or trio.Event()
             await self._room.wait()
