@@ -171,12 +171,13 @@ class Tool(Record):
         self._hints = types.ToolAnnotations(None, read_only, destructive, idempotent, open_world)
         self._input_schema = input_schema
         self._output_schema = output_schema
-        self._decode: Callable[[Any], Values] | None = None
+        self.decode: Callable[[msgspec.Raw | msgspec.UnsetType], Values]
+        """The values for the function. Raises `ArgumentError`."""
 
     def _resolve(self) -> None:
-        if self._input_schema is not None:
-            self._decode = _raw_decoder(self.handler, self._input_schema)
         signature = self.handler.signature
+        raw = self._input_schema
+        self.decode = signature.decode if raw is None else _raw_decoder(self.handler, raw)
         schema = self._input_schema if self._input_schema is not None else signature.schema
         self.mirrored = headers.check_schema(schema)
         self.output = Output(signature.returns, self._output_schema)
@@ -191,12 +192,6 @@ class Tool(Record):
             meta=self.meta,
         )
         checks.check_wire(self.definition)
-
-    def decode(self, arguments: msgspec.Raw | msgspec.UnsetType) -> Values:
-        """The values for the function. Raises `ArgumentError`."""
-        return (
-            self._decode(arguments) if self._decode is not None else self.handler.signature.decode(arguments)
-        )
 
 
 class Resource(Record):

@@ -87,6 +87,7 @@ class Signature:
             for field in fields
         )
         self._names = tuple(field.name for field in fields)
+        self._complete = all(parameter.required for parameter in self.parameters)
         self._decode = self._build_decoder()
 
     def _take_raw(self, parameter: inspect.Parameter) -> None:
@@ -136,11 +137,10 @@ class Signature:
             record = self._decode(arguments)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return self._decode_leniently(arguments)
-        return {
-            name: value
-            for name, value in zip(self._names, msgspec.structs.astuple(record), strict=True)
-            if value is not UNSET
-        }
+        values = zip(self._names, msgspec.structs.astuple(record), strict=True)
+        if self._complete:
+            return dict(values)
+        return {name: value for name, value in values if value is not UNSET}
 
     def _decode_leniently(self, arguments: Any) -> Values:
         try:

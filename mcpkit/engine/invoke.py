@@ -35,7 +35,8 @@ async def invoke(
     """
     if not runtime.ready.is_set():
         await runtime.ready.wait()
-    if call.progress_token is UNSET:
+    meta = call.params.meta
+    if meta is None or meta.progress_token is UNSET:
         if timeout is None:
             return await _run(runtime, handler, values, call, port, dialogue)
         return await _limited(runtime, handler, values, call, port, timeout, dialogue)

@@ -43,9 +43,14 @@ async def in_rounds(
     """What a handler returns that may ask the client: in one run where it can wait, else in rounds."""
     asks = runtime.way is not None or rounds.may_ask(target.handlers, call)
     dialogue = await rounds.begin(runtime, call, port) if asks else None
+    simple = runtime.way is None and len(target.handlers) == 1
     while True:
         try:
-            returned = await _through_middleware(runtime, target, name, values, call, port, dialogue)
+            if simple:
+                (handler,) = target.handlers
+                returned = await invoke(runtime, handler, dict(values), call, port, target.timeout, dialogue)
+            else:
+                returned = await _through_middleware(runtime, target, name, values, call, port, dialogue)
         except Exception:
             if dialogue is not None:
                 dialogue.check_ended()
@@ -69,9 +74,6 @@ async def _through_middleware(
     port: Port,
     dialogue: Dialogue | None,
 ) -> Any:
-    if runtime.way is None and len(target.handlers) == 1:
-        return await invoke(runtime, target.handlers[0], values, call, port, target.timeout, dialogue)
-
     async def handle(values: Values) -> Any:
         *others, last = target.handlers
         for handler in others:

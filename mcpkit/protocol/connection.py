@@ -66,7 +66,7 @@ class Connection:
         """What one JSON text means: nothing, one event, or one for each element of a batch."""
         if not data.startswith(b"{") and jsonrpc.is_array(data):
             return self._receive_batch(data)
-        event = self._receive_one(data, None)
+        event = self._receive_one(data)
         return [] if event is None else [event]
 
     def refuse_oversized(self, beginning: bytes, limit: int) -> events.Refuse:
@@ -91,7 +91,7 @@ class Connection:
         batch.waiting = sum(isinstance(event, events.Call | events.Refuse) for event in received)
         return received
 
-    def _receive_one(self, data: bytes, batch: events.Batch | None) -> events.Received | None:
+    def _receive_one(self, data: bytes, batch: events.Batch | None = None) -> events.Received | None:
         try:
             message = jsonrpc.decode(data)
         except jsonrpc.Malformed as malformed:
@@ -196,7 +196,10 @@ class Connection:
         call = event.call
         line = None
         if self._calls.get(call.id) is call:
-            line = self._encode_reply(event)
+            if isinstance(event, events.Answer):
+                line = self._encode_answer(event)
+            elif isinstance(event, events.Failure):
+                line = self._encode_failure(event)
             del self._calls[call.id]
         return line if call.batch is None else _into_batch(call.batch, line)
 
@@ -205,21 +208,21 @@ class Connection:
         params = types.CancelledNotice(call.id, "The server ends")
         return jsonrpc.notification("notifications/cancelled", params)
 
-    def _encode_reply(self, event: events.Answer | events.Failure | events.Dropped) -> bytes | None:
+    def _encode_answer(self, event: events.Answer) -> bytes:
         call = event.call
-        if isinstance(event, events.Answer):
-            if isinstance(event.result, Raw):
-                return jsonrpc.result(call.id, event.result)
-            subscription = call.id if call.method.streams else None
-            sealed = eras.seal(
-                event.result, call.envelope, self._identity, wrap=event.wrap, subscription=subscription
-            )
-            return jsonrpc.result(call.id, sealed)
-        if isinstance(event, events.Failure):
-            if isinstance(call.params, types.SubscribeParams):
-                self.subscribed.discard(call.params.uri)  # a subscription that is refused is none
-            return jsonrpc.error(call.id, eras.error_object(event.error, call.envelope))
-        return None
+        if isinstance(event.result, Raw):
+            return jsonrpc.result(call.id, event.result)
+        subscription = call.id if call.method.streams else None
+        sealed = eras.seal(
+            event.result, call.envelope, self._identity, wrap=event.wrap, subscription=subscription
+        )
+        return jsonrpc.result(call.id, sealed)
+
+    def _encode_failure(self, event: events.Failure) -> bytes:
+        call = event.call
+        if isinstance(call.params, types.SubscribeParams):
+            self.subscribed.discard(call.params.uri)  # a subscription that is refused is none
+        return jsonrpc.error(call.id, eras.error_object(event.error, call.envelope))
 
     def _encode_refusal(self, refusal: events.Refuse) -> bytes:
         unreadable = eras.unreadable_id(self.session) if self._null_ids else UNSET

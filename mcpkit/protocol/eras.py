@@ -27,7 +27,7 @@ from mcpkit.protocol.errors import (
 )
 from mcpkit.protocol.events import Envelope, Identity
 from mcpkit.protocol.headers import Metadata
-from mcpkit.protocol.methods import METHODS, Method
+from mcpkit.protocol.methods import METHODS
 
 _PREFIX = "io.modelcontextprotocol/"
 _SERVER_INFO = _PREFIX + "serverInfo"
@@ -133,7 +133,8 @@ def _handshake(method: str, session: Envelope | None) -> Envelope:
     if session is not None and method == "initialize":
         raise InvalidRequest("This connection is initialized already")
     envelope = session or _NOBODY
-    _check_method(row, method, envelope.revision)
+    if row is None or not row.since <= envelope.revision <= row.until:
+        raise _unknown(method, envelope.revision)
     return envelope
 
 
@@ -163,8 +164,9 @@ def _stateless(
     if metadata is not None:
         metadata.check_version(revision)
         metadata.check_method(method)
-    _check_method(row, method, revision)
-    if metadata is not None and row is not None and row.named_by:
+    if row is None or not row.exists_in(revision):
+        raise _unknown(method, revision)
+    if metadata is not None and row.named_by:
         metadata.check_name(_named(row.named_by, params, raw))
     client = None if isinstance(meta.client_info, UnsetType) else meta.client_info
     level = None if isinstance(meta.log_level, UnsetType) else meta.log_level
@@ -184,9 +186,8 @@ def _named(member: str, params: types.Params | McpError, raw: Raw | UnsetType) -
     return name if isinstance(name, str) else ""
 
 
-def _check_method(row: Method | None, method: str, revision: str) -> None:
-    if row is None or not row.since <= revision <= row.until:
-        raise MethodNotFound(f"Method not found: {method} is not part of revision {revision}")
+def _unknown(method: str, revision: str) -> MethodNotFound:
+    return MethodNotFound(f"Method not found: {method} is not part of revision {revision}")
 
 
 class _LooseParams(msgspec.Struct):

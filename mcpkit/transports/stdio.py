@@ -86,15 +86,14 @@ def _waiting_streams(read_fd: int, write_fd: int) -> tuple[Read, Write]:
     os.set_blocking(read_fd, False)
     os.set_blocking(write_fd, False)
 
-    async def wait() -> None:
-        try:
-            await trio.lowlevel.wait_readable(read_fd)
-        except PermissionError:  # a file, or /dev/null: there is always something to read, if only its end
-            await trio.lowlevel.checkpoint()
-
     async def read() -> bytes:
         while True:
-            await wait()  # first, since usually there is nothing yet
+            try:
+                await trio.lowlevel.wait_readable(read_fd)  # first, since usually there is nothing yet
+            except (
+                PermissionError
+            ):  # a file, or /dev/null: there is always something to read, if only its end
+                await trio.lowlevel.checkpoint()
             try:
                 return os.read(read_fd, _READ_SIZE)
             except BlockingIOError:
