@@ -70,7 +70,7 @@ class Runtime:
 
     def provides(self, method: str) -> bool:
         """Whether a provider overrides a method."""
-        return any(method in source.handlers for source in self.app.sources)
+        return bool(self.app.sources) and any(method in source.handlers for source in self.app.sources)
 
     def asyncio_thread(self) -> AsyncioThread:
         """The thread for handlers that need asyncio."""
