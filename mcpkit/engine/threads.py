@@ -26,8 +26,13 @@ import trio
 
 from mcpkit.handler import Handler
 
-PATIENCE = 100e-6
-"""Seconds that the engine stands still for a function, at most once for each time that it turns slow."""
+QUICK = 100e-6
+"""Seconds that a function may take to count as quick the next time."""
+
+PATIENCE = 500e-6
+"""Seconds that the engine stands still for a quick function, most of them for the system to wake the thread up. A
+function that turns slow costs them once.
+"""
 
 
 class Job:
@@ -162,7 +167,7 @@ class _Worker:
         while (job := self.jobs.get()) is not None:
             began = perf_counter()
             job.result = outcome.capture(job.context.run, job.function)
-            job.handler.quick = perf_counter() - began < PATIENCE
+            job.handler.quick = perf_counter() - began < QUICK
             job.ended.release()
             if job.left:
                 try:

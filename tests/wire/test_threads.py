@@ -89,7 +89,7 @@ async def test_a_thread_that_was_left_behind_counts_until_it_ends(shop: Workshop
         assert sorted(shop.began)[:2] == ["first", "left 0"]
 
 
-@pytest.mark.parametrize("microseconds", [0, 60, 95, 105, 200, 2000])
+@pytest.mark.parametrize("microseconds", [0, 60, 95, 105, 200, 480, 510, 2000])
 async def test_each_call_is_answered_once_however_long_its_handler_takes(
     shop: Workshop, microseconds: int
 ) -> None:
