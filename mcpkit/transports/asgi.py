@@ -6,119 +6,24 @@ Source: ASGI 3.0, "HTTP & WebSocket" and "Lifespan".
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, MutableMapping
-from contextlib import asynccontextmanager, contextmanager, suppress
-from types import TracebackType
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import sniffio
 import trio
 
 from mcpkit.app import App
-from mcpkit.engine import access
-from mcpkit.engine.dispatch import report
-from mcpkit.engine.runtime import Runtime, running
-from mcpkit.errors import innermost
-from mcpkit.transports.entrance import Entrance
-from mcpkit.transports.gateway import Gateway
+from mcpkit.transports import limits
 from mcpkit.transports.guest import Guest, from_asyncio, until_host_ends
-from mcpkit.transports.http import BodyRefused, Disconnected, Handler, HeaderList, Request
+from mcpkit.transports.http import BodyRefused, Disconnected, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
-from mcpkit.transports.sse import SseEndpoint
-from mcpkit.transports.streamable import Endpoint
+from mcpkit.transports.service import Service, refuse
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-
-
-MAX_HEADER_BYTES = 32 * 1024
-"""Bytes of all headers of a request together."""
-
-_SMALL_BODY = 64 * 1024
-_PIECE = 64 * 1024
-_SOON_SECONDS = 1.0
-
-_log = logging.getLogger("mcpkit")
-
-
-@asynccontextmanager
-async def serving(app: App, options: HttpOptions) -> AsyncGenerator[Endpoints]:
-    """The endpoints of `app`, running inside the block. Raises TypeError when something that was registered
-    cannot be served, and what the lifespan raises.
-    """
-    async with running(app) as runtime, trio.open_nursery() as nursery:
-        if app.auth is not None:
-            await app.auth.run(runtime.store)
-        endpoints = Endpoints(runtime, nursery, options)
-        try:
-            yield endpoints
-        finally:
-            endpoints.end()
-            nursery.cancel_scope.cancel()
-
-
-class Endpoints:
-    """All endpoints of one running app; which of them are there, the options say."""
-
-    def __init__(self, runtime: Runtime, nursery: trio.Nursery, options: HttpOptions) -> None:
-        entrance = Entrance(options, guarded=runtime.app.auth is not None)
-        streamable = Endpoint(runtime, nursery, options, entrance)
-        sse = SseEndpoint(runtime, options, entrance)
-        handlers: dict[str, Handler] = {
-            "streamable": streamable.handle,
-            "stream": sse.stream,
-            "message": sse.message,
-        }
-        self._runtime = runtime
-        self._all = (streamable, sse)
-        self.handlers = {path: handlers[kind] for path, kind in options.endpoints}
-        """By path, those of the options."""
-
-    async def ready(self) -> None:
-        """Wait until the lifespan has begun."""
-        await self._runtime.ready.wait()
-
-    def end(self) -> None:
-        """End all streams, so that the server can stop."""
-        for endpoint in self._all:
-            endpoint.end()
-
-
-class _Life:
-    """One time that the app is served, from the first who asks for it to its end."""
-
-    def __init__(self) -> None:
-        self.ready = trio.Event()
-        self.stop = trio.Event()
-        self.ended = trio.Event()
-        self.endpoints: Endpoints | None = None
-        self.failure: BaseException | None = None
-        self.trace: TracebackType | None = None
-        self._requests: set[trio.CancelScope] = set()
-        self._idle = trio.Event()
-
-    @contextmanager
-    def request(self) -> Generator[trio.CancelScope]:
-        """Around one request: the scope in which `end_requests` cancels it."""
-        self._idle = self._idle if self._requests else trio.Event()
-        with trio.CancelScope() as scope:
-            self._requests.add(scope)
-            try:
-                yield scope
-            finally:
-                self._requests.remove(scope)
-                if not self._requests:
-                    self._idle.set()
-
-    async def end_requests(self) -> None:
-        """Cancel all requests, and wait for their clean-up."""
-        for scope in self._requests:
-            scope.cancel()
-        if self._requests:
-            await self._idle.wait()
 
 
 class Application:
@@ -130,14 +35,7 @@ class Application:
     """
 
     def __init__(self, app: App, options: HttpOptions, *, raises: bool = False) -> None:
-        app.registry.resolve()
-        self._app = app
-        self._options = options
-        self._gateway = Gateway(app.auth, options)
-        self._paths = {path for path, _ in options.endpoints}
-        self._raises = raises
-        # Of each trio run: a process may have several, one after the other or in threads.
-        self._life: trio.lowlevel.RunVar[_Life | None] = trio.lowlevel.RunVar("_life", None)
+        self._service = Service(app, options, raises=raises, host_ends=until_host_ends)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
@@ -154,9 +52,7 @@ class Application:
 
     def end_streams(self) -> None:
         """Let all streams end, so that the server can stop."""
-        life = self._life.get()
-        if life is not None and life.endpoints is not None:
-            life.endpoints.end()
+        self._service.end_streams()
 
     # -- Life ------------------------------------------------------------------------------------
 
@@ -169,17 +65,14 @@ class Application:
         if sniffio.current_async_library() == "asyncio":
             guest = await Guest.here()
             async with guest.held():
-                await guest.call(self._start)
+                await guest.call(self._service.start)
                 try:
                     yield
                 finally:
-                    await guest.call(self._end)
+                    await guest.call(self._service.end)
         else:
-            await self._start()
-            try:
+            async with self._service.living():
                 yield
-            finally:
-                await self._end()
 
     async def _serve_lifespan(self, receive: Receive, send: Send) -> None:
         """On either kind of loop. Nothing may be left to do after the last message: hypercorn on asyncio cancels
@@ -197,114 +90,23 @@ class Application:
         else:
             await send({"type": "lifespan.shutdown.complete"})
 
-    async def _start(self) -> _Life:
-        """Start once, whoever asks first. Raises what start-up raised."""
-        life = self._life.get()
-        if life is None:
-            life = _Life()
-            self._life.set(life)
-            # Not a child of this request: it must go on when the request has ended.
-            trio.lowlevel.spawn_system_task(self._run, life)
-        await life.ready.wait()
-        if life.failure is not None:
-            raise life.failure.with_traceback(life.trace)  # its own, which would grow with each raise
-        return life
-
-    async def _run(self, life: _Life) -> None:
-        try:
-            async with serving(self._app, self._options) as life.endpoints:
-                await life.endpoints.ready()
-                life.ready.set()
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._end_with_host, life)
-                    await life.stop.wait()
-                    nursery.cancel_scope.cancel()
-                with trio.move_on_after(self._options.grace):
-                    await life.end_requests()
-        except BaseException as error:
-            _, failed = (
-                error.split(trio.Cancelled) if isinstance(error, BaseExceptionGroup) else (None, error)
-            )
-            if failed is None or isinstance(failed, trio.Cancelled):
-                raise
-            life.failure = innermost(failed)
-            life.trace = life.failure.__traceback__
-            if life.ready.is_set() or not self._raises:
-                _log.error("the app failed", exc_info=life.failure)
-        finally:
-            life.endpoints = None
-            life.ready.set()
-            life.ended.set()
-
-    async def _end_with_host(self, life: _Life) -> None:
-        """End what would hold up a host that waits for its responses: streams at once, calls after a while."""
-        await until_host_ends()
-        self.end_streams()
-        await trio.sleep(self._options.grace)
-        await life.end_requests()
-
-    async def _end(self) -> None:
-        life = self._life.get()
-        if life is not None:
-            life.stop.set()
-            await life.ended.wait()
-            self._life.set(None)
-
     # -- Requests --------------------------------------------------------------------------------
 
     async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with trio.open_nursery() as nursery:
-            exchange = AsgiExchange(scope, receive, send, nursery, self._options.send_timeout)
+            exchange = AsgiExchange(scope, receive, send, nursery, self._service.options.send_timeout)
             with suppress(Disconnected):
-                if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
-                    await exchange.refuse(431, f"The headers are larger than {MAX_HEADER_BYTES:,} bytes")
-                elif exchange.is_ambiguous():
-                    await exchange.refuse(400, "The length of the body is given in two ways")
-                else:
-                    await self._answer(exchange)
+                await self._answer(exchange, scope["headers"])
+                await exchange.finish()
             nursery.cancel_scope.cancel()
 
-    async def _answer(self, exchange: AsgiExchange) -> None:
-        """What goes wrong outside a handler, in a store or an `Auth` of the user's, is logged here: hypercorn would say
-        nothing of it.
-        """
-        try:
-            await self._route(exchange)
-        except Disconnected:
-            raise
-        except Exception as error:
-            request = exchange.request
-            report("%s %s failed", request.method, access.clean(request.path), error=error)
-            if exchange.started:
-                raise  # the server cuts what has begun
-            await exchange.refuse(500, "Internal Server Error")
-
-    async def _route(self, exchange: AsgiExchange) -> None:
-        path, root = exchange.request.path, exchange.request.prefix
-        if root and path.startswith(root):
-            path = path[len(root) :]
-        exchange.request = self._gateway.seen(exchange.request)
-        endpoint = path.rstrip("/")
-        open_route = None if endpoint in self._paths else self._gateway.open_route(path)
-        if endpoint in self._paths or open_route is not None:
-            await self._handle(endpoint, exchange, open_route)
+    async def _answer(self, exchange: AsgiExchange, headers: HeaderList) -> None:
+        if sum(len(name) + len(value) for name, value in headers) > limits.MAX_HEADER_BYTES:
+            await refuse(exchange, 431, f"The headers are larger than {limits.MAX_HEADER_BYTES:,} bytes")
+        elif exchange.is_ambiguous():
+            await refuse(exchange, 400, "The length of the body is given in two ways")
         else:
-            await exchange.refuse(404, "Not Found")
-
-    async def _handle(self, path: str, exchange: AsgiExchange, open_route: Handler | None) -> None:
-        try:
-            life = await self._start()
-        except Exception:
-            await exchange.refuse(503, "The app could not be started")
-            return
-        if life.endpoints is None:
-            await exchange.refuse(503, "The app has ended")
-            return
-        with life.request() as scope:
-            await (open_route or self._gateway.guarded(path, life.endpoints.handlers[path]))(exchange)
-        if scope.cancelled_caught and not exchange.started:
-            await exchange.refuse(503, "The server is ending")
-        await exchange.finish()
+            await self._service.serve(exchange)
 
 
 class AsgiExchange:
@@ -379,7 +181,7 @@ class AsgiExchange:
         """
         if self._has_body() and not (self._body_read or self._body_tried):
             with suppress(BodyRefused):
-                await self.body(_SMALL_BODY, _SOON_SECONDS)
+                await self.body(limits.SMALL_BODY, limits.SOON_SECONDS)
         return self._body_read or not self._has_body()
 
     async def respond(self, status: int, headers: HeaderList, body: bytes = b"") -> None:
@@ -393,12 +195,6 @@ class AsgiExchange:
         head = [*headers, *close] if status == 204 else [*headers, length, *close]
         await self._give({"type": "http.response.start", "status": status, "headers": head})
         await self._give({"type": "http.response.body", "body": body})
-
-    async def refuse(self, status: int, text: str) -> None:
-        """Answer where the protocol has not begun."""
-        if access.enabled():
-            access.write(access.clean(f"{self.request.method} {self.request.path}"), str(status))
-        await self.respond(status, [(b"content-type", b"text/plain")], text.encode() + b"\n")
 
     async def start(self, status: int, headers: HeaderList, first: bytes) -> None:
         """See `http.Exchange`."""
@@ -451,7 +247,7 @@ class AsgiExchange:
 
     async def _give(self, message: Message) -> None:
         """Send a message. Raises `Disconnected`; hosts raise an OSError for that (ASGI 2.4), or nothing."""
-        pieces = 1 + len(message.get("body", b"")) // _PIECE
+        pieces = 1 + len(message.get("body", b"")) // limits.PIECE
         if self._gone or self._finished:
             raise Disconnected
         self.started = True

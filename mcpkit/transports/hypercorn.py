@@ -24,8 +24,9 @@ from hypercorn.utils import wrap_app
 
 from mcpkit.app import App
 from mcpkit.errors import innermost
+from mcpkit.transports import limits
 from mcpkit.transports.address import Address, CannotListen, listening
-from mcpkit.transports.asgi import MAX_HEADER_BYTES, Application
+from mcpkit.transports.asgi import Application
 from mcpkit.transports.options import HttpOptions
 
 _NO_LIMIT = 10**9
@@ -137,7 +138,7 @@ def _config(options: HttpOptions, certfile: str | None, keyfile: str | None) -> 
     config.accesslog = None
     config.include_server_header = False
     config.keep_alive_max_requests = _NO_LIMIT
-    config.h11_max_incomplete_size = config.h2_max_header_list_size = MAX_HEADER_BYTES
+    config.h11_max_incomplete_size = config.h2_max_header_list_size = limits.MAX_HEADER_BYTES
     config.graceful_timeout = options.grace
     config.ssl_handshake_timeout = _HANDSHAKE_SECONDS
     if certfile is not None:

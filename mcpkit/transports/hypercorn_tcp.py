@@ -36,19 +36,9 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import EventWrapper
 
 from mcpkit.errors import innermost
-from mcpkit.transports import hypercorn_h2
-
-HEAD_SECONDS = 5.0
-"""How long the head of a request may take to arrive."""
-IDLE_SECONDS = 75.0
-"""How long a connection may be silent between two requests; longer than a proxy keeps one that it may use again."""
-LAST_SECONDS = 0.2
-"""How long an idle connection stays when the server ends: its next request may be on the way."""
-LINGER_SECONDS = 2.0
-"""How long a client may go on sending after the last answer."""
+from mcpkit.transports import hypercorn_h2, limits
 
 _MAX_READ = 2**16
-_PIECE = 2**16
 _MAX_AHEAD = 2**16
 _BRIEF_SECONDS = 0.1
 
@@ -56,7 +46,7 @@ _log = logging.getLogger("mcpkit")
 
 
 class Connection(TCPServer):
-    """One client's connection, which may take `send_timeout` seconds for `_PIECE` bytes of an answer."""
+    """One client's connection, which may take `send_timeout` seconds for `limits.PIECE` bytes of an answer."""
 
     def __init__(self, *args: Any, send_timeout: float) -> None:
         super().__init__(*args)
@@ -64,7 +54,7 @@ class Connection(TCPServer):
         self.idle_task: Any = _NoTask()
         self._life = trio.CancelScope()
         self._reading = trio.CancelScope()
-        self._deadline = trio.current_time() + HEAD_SECONDS
+        self._deadline = trio.current_time() + limits.HEAD_SECONDS
         self._idle = True
         self._deaf = False
         """Whether what still comes is thrown away."""
@@ -106,7 +96,7 @@ class Connection(TCPServer):
             if self._idle and isinstance(
                 self.protocol.protocol, H11Protocol
             ):  # a head has begun, but not ended
-                self._deadline = min(self._deadline, trio.current_time() + HEAD_SECONDS)
+                self._deadline = min(self._deadline, trio.current_time() + limits.HEAD_SECONDS)
         if not self._deaf:
             await self.protocol.handle(RawData(b""))
         await self.protocol.handle(Closed())
@@ -188,9 +178,9 @@ class Connection(TCPServer):
         with trio.CancelScope(shield=True) as scope:  # rule 1
             async with self.send_lock:
                 try:
-                    for start in range(0, len(data), _PIECE):
+                    for start in range(0, len(data), limits.PIECE):
                         scope.deadline = trio.current_time() + self._send_timeout
-                        await self.stream.send_all(data[start : start + _PIECE])
+                        await self.stream.send_all(data[start : start + limits.PIECE])
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     return False
         return not scope.cancelled_caught
@@ -200,9 +190,9 @@ class Connection(TCPServer):
         if not idle:
             self._deadline = math.inf
         elif self.context.terminated.is_set():
-            self._deadline = trio.current_time() + LAST_SECONDS
+            self._deadline = trio.current_time() + limits.LAST_SECONDS
         else:
-            self._deadline = trio.current_time() + IDLE_SECONDS
+            self._deadline = trio.current_time() + limits.IDLE_SECONDS
         self._reading.deadline = self._deadline
 
     async def _end(self) -> None:
@@ -212,7 +202,7 @@ class Connection(TCPServer):
             await trio.aclose_forcefully(self.stream)
             return
         self._deaf = True
-        self._life.deadline = trio.current_time() + LINGER_SECONDS
+        self._life.deadline = trio.current_time() + limits.LINGER_SECONDS
         try:
             async with self.send_lock:
                 await self.stream.send_eof()

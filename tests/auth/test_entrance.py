@@ -13,9 +13,9 @@ from kit import discover, encoded, eventually, headers_for, serving
 from mcpkit import App
 from mcpkit.auth import BearerAuth
 from mcpkit.engine.runtime import running
-from mcpkit.transports.asgi import Endpoints
 from mcpkit.transports.http import Request
 from mcpkit.transports.options import HttpOptions
+from mcpkit.transports.service import Endpoints
 
 
 class Asked:

@@ -15,7 +15,7 @@ from kit import Connection, Server, call, discover, encoded, eventually, headers
 from support import SECONDS, initialize, request
 
 from mcpkit import App, Context
-from mcpkit.transports import hypercorn, hypercorn_tcp
+from mcpkit.transports import hypercorn, limits
 
 LISTEN = request(
     1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}, revision="2026-07-28"
@@ -222,7 +222,7 @@ async def test_a_client_that_never_reads_is_given_up(revision: str) -> None:
 
 async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """RFC 9112 section 9.5: after a while, counted from the last answer."""
-    monkeypatch.setattr(hypercorn_tcp, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(limits, "IDLE_SECONDS", 0.3)
     async with in_process(make_app()) as server, await server.connect() as stream:
         await answered(server, stream)
         await answered(server, stream)
@@ -233,7 +233,7 @@ async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_an_idle_connection_is_kept_for_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """RFC 9112 section 9.3: the time for a head does not run between two requests, nor while one is answered."""
-    monkeypatch.setattr(hypercorn_tcp, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.2)
     async with (
         in_process(make_app()) as server,
         await server.connect() as stream,
