@@ -156,8 +156,8 @@ class App(Scaffold):
         one message, 4 MiB), `grace` (seconds that running calls may take once the client has left, 0.5).
 
         "http": `host` ("127.0.0.1", or "unix:PATH"), `port` (8000; 0 takes a free one), `certfile` and
-        `keyfile` for TLS, and the options of `transports.options.HttpOptions`. The URL is printed on standard
-        error.
+        `keyfile` for TLS, `server` ("auto", or "hypercorn" for HTTP/2), and the options of
+        `transports.options.HttpOptions`. The URL is printed on standard error.
 
         "sse": HTTP+SSE for older clients, with the same options; the "http" option `with_sse` serves both.
 
@@ -170,10 +170,10 @@ class App(Scaffold):
             self._settle()
             stdio.run(self, **options)
         elif transport in _OVER_HTTP:
-            from mcpkit.transports import hypercorn
+            from mcpkit.transports import serving
 
             self._settle()
-            hypercorn.run(self, **{**_OVER_HTTP[transport], **options})
+            serving.run(self, **{**_OVER_HTTP[transport], **options})
         else:
             raise ValueError(f"unknown transport {transport!r}: use stdio, http or sse")
 
@@ -192,9 +192,9 @@ class App(Scaffold):
 
             await stdio.serve(self, **options)
         elif transport in _OVER_HTTP:
-            from mcpkit.transports import hypercorn
+            from mcpkit.transports import serving
 
-            await hypercorn.serve(self, **{**_OVER_HTTP[transport], **options})
+            await serving.serve(self, **{**_OVER_HTTP[transport], **options})
         else:
             raise ValueError(f"unknown transport {transport!r}: use stdio, http or sse")
 

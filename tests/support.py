@@ -27,6 +27,18 @@ HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 REVISIONS = (*HANDSHAKE, STATELESS)
 PREFIX = "io.modelcontextprotocol/"
 
+SERVER = os.environ.get("MCPKIT_TEST_SERVER", "auto")
+"""What serves over HTTP in the tests: "auto", "hypercorn", or "uvicorn" with the app mounted in it."""
+IN_PROCESS = "hypercorn" if SERVER == "hypercorn" else "auto"
+"""The same for `app.serve`: uvicorn is a process of its own."""
+_SERVING = {
+    "auto": (sys.executable, "-m", "mcpkit", "run"),
+    "hypercorn": (sys.executable, "-m", "mcpkit", "run", "--server", "hypercorn"),
+    "uvicorn": (sys.executable, str(Path(__file__).parent / "hosts" / "in_uvicorn.py"), "run"),
+}
+SERVING = _SERVING[SERVER]
+"""How to start a server in a process of its own: target and options follow."""
+
 
 def meta(revision: str = STATELESS, **more: Any) -> dict[str, Any]:
     """The `_meta` of a stateless request."""

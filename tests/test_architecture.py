@@ -38,7 +38,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "seam": {"msgspec"},
     "auth": {"msgspec", "trio", "joserfc", "httpx", "cryptography"},
     "engine": {"msgspec", "trio", "outcome"},
-    "transports": {"msgspec", "trio", "outcome", "sniffio", "hypercorn", "h2", "httpx"},
+    "transports": {"msgspec", "trio", "outcome", "sniffio", "hypercorn", "h2", "httptools", "httpx"},
     "cli": {"msgspec", "trio"},
     "rim": {"msgspec", "trio"},
 }

@@ -59,6 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     http.add_argument("--certfile", metavar="FILE", help="serve TLS with this certificate")
     http.add_argument("--keyfile", metavar="FILE", help="and this key (default: in the same file)")
+    http.add_argument(
+        "--server",
+        choices=["auto", "hypercorn"],
+        help="what serves it: hypercorn speaks HTTP/2 as well, at a price (default: auto)",
+    )
     http.add_argument("--reload", action="store_true", help="start again when a script changes")
     http.add_argument("--fd", type=int, help=argparse.SUPPRESS)  # a socket that --reload has bound
 
@@ -116,6 +121,7 @@ _HTTP_OPTIONS = (
     "send_timeout",
     "certfile",
     "keyfile",
+    "server",
 )
 
 
@@ -198,6 +204,7 @@ def _serve_http(options: argparse.Namespace) -> Callable[[App], int]:
         "session_idle",
         "send_timeout",
         "grace",
+        "server",
     )
     lists = {
         "allowed_hosts": options.allow_host or (),

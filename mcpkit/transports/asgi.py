@@ -31,11 +31,18 @@ class Application:
 
     It runs from the host's lifespan start-up to its shut-down. A host that forwards no lifespan events starts it
     with the first request, and ends it with the loop; or is given `lifespan`. What the app's lifespan raises at its
-    start is logged, unless whoever serves `raises` it.
+    start is logged.
     """
 
-    def __init__(self, app: App, options: HttpOptions, *, raises: bool = False) -> None:
-        self._service = Service(app, options, raises=raises, host_ends=until_host_ends)
+    def __init__(self, app: App, options: HttpOptions) -> None:
+        self._service = Service(app, options, host_ends=until_host_ends)
+
+    @classmethod
+    def of(cls, service: Service) -> Application:
+        """A service that somebody else starts and ends."""
+        application = cls.__new__(cls)
+        application._service = service
+        return application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""

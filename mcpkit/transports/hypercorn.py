@@ -7,12 +7,10 @@ with any other.
 from __future__ import annotations
 
 import functools
-import signal
+import socket
 import ssl
-import sys
-import threading
 import types
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -22,98 +20,39 @@ from hypercorn.config import Config, Sockets
 from hypercorn.trio import run as hypercorn_run
 from hypercorn.utils import wrap_app
 
-from mcpkit.app import App
-from mcpkit.errors import innermost
 from mcpkit.transports import limits
-from mcpkit.transports.address import Address, CannotListen, listening
+from mcpkit.transports.address import CannotListen
 from mcpkit.transports.asgi import Application
 from mcpkit.transports.options import HttpOptions
+from mcpkit.transports.service import Service
 
 _NO_LIMIT = 10**9
 _HANDSHAKE_SECONDS = 10
 
 
-def run(app: App, **options: Any) -> None:
-    """Serve until a signal comes; see `serve` for the options."""
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            stop = trio.Event()
-            await nursery.start(_stop_on_signal, stop)
-            async with trio.open_nursery() as serving:
-                with trio.CancelScope() as starting:  # a lifespan may take its time, or for ever
-                    nursery.start_soon(_cancel_after, stop, starting)
-                    await serving.start(functools.partial(serve, app, until=stop.wait, **options))
-            nursery.cancel_scope.cancel()
-
-    try:
-        trio.run(main)
-    except BaseExceptionGroup as group:
-        raise innermost(group) from None
-
-
-async def _stop_on_signal(
-    stop: trio.Event, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
-    if threading.current_thread() is not threading.main_thread():
-        task_status.started()  # only the main thread may handle signals
-        return
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        task_status.started()
-        await anext(aiter(signals))
-    stop.set()
-
-
-async def _cancel_after(event: trio.Event, scope: trio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
-
-
-def _print_ready(app: App, urls: Iterable[str]) -> None:
-    sys.stderr.write("".join(f"mcpkit: {app.name} serving {url}\n" for url in urls))
-    sys.stderr.flush()
-
-
-async def serve(
-    app: App,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    fd: int | None = None,
-    certfile: str | None = None,
-    keyfile: str | None = None,
-    until: Callable[[], Awaitable[object]] = trio.sleep_forever,
-    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
-    **options: Any,
-) -> None:
-    """Serve until `until` returns; then streams end, and calls have `grace` seconds. The task has started,
-    with the URL, when the server listens and the lifespan has begun.
-
-    `fd` is the descriptor of a listening socket, to be used instead of a new one at `host` and `port`. The
-    other options are those of `HttpOptions`. Raises `CannotListen`, and what the lifespan raises.
+def prepared(
+    service: Service, bound: socket.socket, certfile: str | None, keyfile: str | None
+) -> Callable[..., Awaitable[None]]:
+    """Hypercorn serving at a socket: called with what ends it, it is to be started in a nursery. Raises `CannotListen`
+    for a certificate that is no good.
     """
-    address = Address(host, port, fd)
-    http = HttpOptions(**options)
-    application = Application(app, http, raises=True)
-    served = wrap_app(cast(Any, application), 0, "asgi")  # hypercorn's types know functions only
-    config = _config(http, certfile, keyfile)
+    config = _config(service.options, certfile, keyfile)
+    sockets = Sockets([bound], [], []) if config.ssl_enabled else Sockets([], [bound], [])
+    served = wrap_app(cast(Any, Application.of(service)), 0, "asgi")  # hypercorn's types know functions only
 
-    async def ending() -> None:
-        await until()
-        application.end_streams()
+    async def serve(
+        until: Callable[[], Awaitable[object]],
+        task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        async def ending() -> None:
+            await until()
+            service.end_streams()
 
-    with listening(address) as bound:
-        sockets = Sockets([bound], [], []) if config.ssl_enabled else Sockets([], [bound], [])
-        paths = [path or "/" for path, kind in http.endpoints if kind != "message"]
-        urls = dict.fromkeys(address.url(bound, path, tls=config.ssl_enabled) for path in paths)
-        start = functools.partial(_worker(http), served, config, sockets=sockets, shutdown_trigger=ending)
-        try:
-            async with application.lifespan(), trio.open_nursery() as nursery:
-                await nursery.start(start)
-                _print_ready(app, urls)
-                task_status.started(next(iter(urls)))
-        except BaseExceptionGroup as group:
-            raise innermost(group) from None
+        await _worker(service.options)(
+            served, config, sockets=sockets, shutdown_trigger=ending, task_status=task_status
+        )
+
+    return serve
 
 
 def _worker(options: HttpOptions) -> Callable[..., Awaitable[None]]:
@@ -144,8 +83,6 @@ def _config(options: HttpOptions, certfile: str | None, keyfile: str | None) -> 
     if certfile is not None:
         config.certfile, config.keyfile = certfile, keyfile or certfile  # one file may hold both
         _check_certificate(config.certfile, config.keyfile)
-    elif keyfile is not None:
-        raise CannotListen(f"there is a key ({keyfile}), but no certificate: name it as well (--certfile)")
     return config
 
 

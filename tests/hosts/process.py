@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from support import SECONDS
+from support import SECONDS, SERVING
 
 TESTS = Path(__file__).parents[1]
 APPS = TESTS / "hosts" / "apps.py"
-MCPKIT = (sys.executable, "-m", "mcpkit", "run", "--transport", "http", "--port", "0")
+MCPKIT = (*SERVING, "--transport", "http", "--port", "0")
 UVICORN = (sys.executable, "-m", "uvicorn", "--host", "127.0.0.1", "--port", "0", "--loop")
 HYPERCORN = (sys.executable, "-m", "hypercorn", "--bind", "127.0.0.1:0", "--graceful-timeout", "1", "-k")
 

@@ -63,7 +63,8 @@ class Exchange:
 class Host:
     """Requests to an application."""
 
-    def __init__(self, application: Application, nursery: trio.Nursery) -> None:
+    def __init__(self, app: App, application: Application, nursery: trio.Nursery) -> None:
+        self.app = app
         self.application = application
         self._nursery = nursery
 
@@ -120,5 +121,5 @@ async def hosting(app: App, store: Store | None = None, **options: Any) -> Async
     app.store = app.store if store is None else store
     application = Application(app, HttpOptions(**options))
     async with application.lifespan(), trio.open_nursery() as nursery:
-        yield Host(application, nursery)
+        yield Host(app, application, nursery)
         nursery.cancel_scope.cancel()

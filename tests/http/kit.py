@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -18,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from support import SECONDS, STATELESS, initialize, request
+from support import SECONDS, SERVING, STATELESS, initialize, request
 
 SCRIPTS = Path(__file__).parent / "scripts"
 BOTH = "application/json, text/event-stream"
@@ -255,10 +254,8 @@ class Server:
     """`mcpkit run SCRIPT --transport http` (or another one, in the options), with what it says on standard error."""
 
     def __init__(self, script: str | Path, *options: str, **env: str) -> None:
-        path = SCRIPTS / script
-        arguments = ["run", str(path), "--transport", "http", "--port", "0", *options]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "mcpkit", *arguments],
+            [*SERVING, "--transport", "http", "--port", "0", str(SCRIPTS / script), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

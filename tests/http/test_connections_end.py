@@ -7,12 +7,13 @@ import json
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from kit import Connection, Server, call, discover, encoded, eventually, headers_for, serving
-from support import SECONDS, initialize, request
+from support import IN_PROCESS, SECONDS, initialize, request
 
 from mcpkit import App, Context
 from mcpkit.transports import hypercorn, limits
@@ -51,7 +52,7 @@ class InProcess:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self._quiet = self.tasks()
+        self.quiet = self.tasks()
 
     def tasks(self) -> int:
         """All tasks of this run."""
@@ -77,15 +78,15 @@ class InProcess:
     async def calm(self) -> None:
         """Wait until the tasks of all connections have ended."""
         with trio.move_on_after(10):
-            while self.tasks() > self._quiet:
+            while self.tasks() > self.quiet:
                 await trio.sleep(0.005)  # the kernel tells the server of its clients
-        assert self.tasks() == self._quiet
+        assert self.tasks() == self.quiet
 
 
 @contextlib.asynccontextmanager
-async def in_process(app: App, **options: float) -> AsyncIterator[InProcess]:
+async def in_process(app: App, **options: Any) -> AsyncIterator[InProcess]:
     async def serve(task_status: trio.TaskStatus[str]) -> None:
-        await app.serve("http", port=0, task_status=task_status, **options)
+        await app.serve("http", **{"server": IN_PROCESS, **options}, port=0, task_status=task_status)
 
     async with trio.open_nursery() as nursery:
         url = await nursery.start(serve)
@@ -190,7 +191,7 @@ async def test_no_task_outlives_its_client(
         await server.calm()
 
 
-async def test_a_connection_costs_two_tasks_and_a_request_none() -> None:
+async def test_a_connection_costs_two_tasks_at_most_and_a_request_none() -> None:
     """FACTS 1.8: nothing is started and ended for the idle time of each request."""
     async with in_process(make_app()) as server:
         before = server.tasks()
@@ -198,7 +199,7 @@ async def test_a_connection_costs_two_tasks_and_a_request_none() -> None:
             for _ in range(3):
                 await answered(server, stream)
                 await trio.testing.wait_all_tasks_blocked()
-                assert server.tasks() == before + 2
+                assert before < server.tasks() <= before + 2
 
 
 @pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
@@ -212,11 +213,10 @@ async def test_a_client_that_never_reads_is_given_up(revision: str) -> None:
             await stream.send_all(server.data(initialize(revision)))
             head = await stream.receive_some()
             session = head.partition(b"mcp-session-id: ")[2].partition(b"\r")[0].decode()
-            before = server.tasks()
             await stream.send_all(server.data(call(1, "pour", None, revision), **{"Mcp-Session-Id": session}))
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
             with trio.fail_after(10):
-                while server.tasks() > before - 1:  # the call goes on, and the connection does not
+                while server.tasks() > server.quiet + 1:  # the call goes on, and the connection does not
                     await trio.sleep(0.005)
 
 
@@ -253,7 +253,7 @@ async def test_an_error_of_a_connection_ends_that_one_alone(caplog: pytest.LogCa
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
     bad_path = bytes.fromhex("000013010500000001") + b"\x83\x86\x44\x05/m\xffcp\x41\x09localhost"
     async with (
-        in_process(make_app()) as server,
+        in_process(make_app(), server="hypercorn") as server,
         await server.connect() as good,
         await server.connect() as bad,
     ):
@@ -270,7 +270,7 @@ async def test_an_error_of_a_connection_ends_that_one_alone(caplog: pytest.LogCa
 async def test_another_release_of_hypercorn_serves_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our connections are written for one release: another one is served with its own."""
     monkeypatch.setattr(hypercorn, "version", lambda name: "0.19.0")
-    async with in_process(make_app()) as server:
+    async with in_process(make_app(), server="hypercorn") as server:
         for client in (answered, streaming, listening, opening):
             async with await server.connect() as stream:
                 await client(server, stream)

@@ -7,7 +7,7 @@ import trio
 
 from mcpkit import App, Context, SyncContext
 from mcpkit.testing import Client
-from mcpkit.transports import hypercorn
+from mcpkit.transports import serving
 
 REVISIONS = ("2025-03-26", "2025-11-25", "2026-07-28")
 
@@ -34,7 +34,7 @@ async def test_handlers_see_the_headers_of_their_request(revision: str, tool: st
     """DESIGN 4.4: `ctx.headers`, names in lower case, in both eras."""
     async with trio.open_nursery() as nursery:
         url = await nursery.start(
-            lambda task_status: hypercorn.serve(headers_app(), port=0, task_status=task_status)
+            lambda task_status: serving.serve(headers_app(), port=0, task_status=task_status)
         )
         async with Client(url, revision=revision, headers={"X-Tenant": "acme"}) as client:
             assert (await client.call_tool(tool)).text == "acme"

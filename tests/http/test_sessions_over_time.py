@@ -250,8 +250,8 @@ async def test_what_a_session_has_set_goes_along() -> None:
         stream = two.begin("GET", {**session, "Accept": "text/event-stream"})
         await stream.head()
         await stream.part()
-        two.application._app.notifier.resource_updated("memo://y")
-        two.application._app.notifier.resource_updated("memo://x")
+        two.app.notifier.resource_updated("memo://y")
+        two.app.notifier.resource_updated("memo://x")
         assert b"memo://x" in await stream.part()
 
 
