@@ -73,9 +73,9 @@ class Head(Struct):
 def check_beginning(data: bytes) -> None:
     """Raise `Refused` for what cannot become a head, or one that is too large."""
     if len(data) > limits.MAX_HEADER_BYTES:
-        where = "request line is" if b"\r\n" not in data else "headers are"
-        status = 431 if b"\r\n" in data else 414
-        raise Refused(status, f"The {where} larger than {limits.MAX_HEADER_BYTES:,} bytes")
+        begun = b"\r\n" in data[: limits.MAX_HEADER_BYTES]
+        status, what = (431, "headers are") if begun else (414, "request line is")
+        raise Refused(status, f"The {what} larger than {limits.MAX_HEADER_BYTES:,} bytes")
     if not _BEGINNING.match(data) or _NEVER.search(data):
         raise Refused(400, "This is no HTTP/1.1 request: this port speaks HTTP/1.1 in clear text")
 
