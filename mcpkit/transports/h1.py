@@ -56,7 +56,7 @@ class Head(Struct):
 
     method: str
     path: str
-    query: str
+    query: bytes
     headers: HeaderList
     length: int | None
     chunks: bool
@@ -140,7 +140,7 @@ def _head(method: bytes, target: bytes, version: int, headers: list[tuple[bytes,
     return Head(
         method=method.decode(),
         path=unquote(path) if "%" in path else path,
-        query=query,
+        query=query.encode(),
         headers=headers,
         length=_length(special, version),
         chunks=version == 11,

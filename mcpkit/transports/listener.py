@@ -190,9 +190,9 @@ class Connection:
         except Disconnected:
             pass
         except Exception as error:
-            _log.error("a request failed", exc_info=innermost(error))
             turn.closes = True
-            if not turn.started:
+            if not turn.started:  # else the service has logged it
+                _log.error("a request failed", exc_info=innermost(error))
                 await turn.respond(500, [(b"content-type", b"text/plain")], b"Internal Server Error\n")
         await turn.finish()
 
