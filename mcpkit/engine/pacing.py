@@ -56,7 +56,7 @@ class Paced(Relayed):
             self._spend(event)
 
     async def _release_later(self) -> None:
-        await trio.sleep(self._wait())
+        await trio.sleep(max(0.0, self._wait()))  # a handler may have held the engine
         self._release()
 
     def _wait(self) -> float:

@@ -258,3 +258,35 @@ async def test_a_log_on_asyncio_is_what_was_logged_then() -> None:
         assert (await client.receive())["params"]["data"] == {"a": 1}
         assert "result" in await client.reply(request_id)
         await client.ping()
+
+
+@pytest.mark.parametrize("tool", ["work", "work_inline"])
+async def test_a_handler_that_holds_the_engine_gets_its_value_out(tool: str) -> None:
+    """It may take longer than a value has to wait, before anything else can run."""
+    app = App("busy")
+
+    def hold() -> None:
+        until = trio.current_time() + 2 / PER_SECOND
+        while trio.current_time() < until:
+            pass
+
+    @app.tool(inline=True)
+    def work_inline(ctx: SyncContext) -> str:
+        for number in range(BURST + 1):
+            ctx.report_progress(number)
+        hold()
+        return "worked"
+
+    @app.tool
+    async def work(ctx: Context) -> str:
+        for number in range(BURST + 1):
+            await ctx.report_progress(number)
+        hold()
+        await trio.lowlevel.checkpoint()
+        return "worked"
+
+    async with talking(app) as client:
+        got, answer = await counted(client, tool)
+        assert answer["result"]["content"][0]["text"] == "worked"
+        assert got[-1][1] == BURST
+        await client.ping()
