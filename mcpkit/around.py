@@ -73,7 +73,30 @@ def stack(middleware: Iterable[Middleware]) -> CallNext:
 
 
 def _layered(layer: Middleware, inner: CallNext) -> CallNext:
-    return lambda call: layer(call, inner)
+    async def through(call: Call) -> Any:
+        came = False
+
+        async def call_next(call: Call) -> Any:
+            nonlocal came
+            result = await inner(call)
+            came = came or result is not None
+            return result
+
+        result = await layer(call, call_next)
+        if inspect.iscoroutine(result):
+            result.close()
+            raise TypeError(f"middleware '{_name(layer)}' returned a coroutine: await call_next(call).")
+        if result is None and came:
+            raise TypeError(
+                f"middleware '{_name(layer)}' lost the result: end it with return await call_next(call)."
+            )
+        return result
+
+    return through
+
+
+def _name(layer: Any) -> str:
+    return getattr(layer, "__name__", None) or type(layer).__name__
 
 
 async def _handle(call: Call) -> Any:
@@ -84,7 +107,7 @@ async def _handle(call: Call) -> Any:
 
 def check(fn: Any) -> None:
     """Raise TypeError for what cannot be a middleware."""
-    name = getattr(fn, "__name__", None) or type(fn).__name__
+    name = _name(fn)
     if inspect.isclass(fn):
         raise TypeError(f"middleware '{name}' is a class: register an instance, app.middleware({name}()).")
     if not (inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))):  # noqa: B004

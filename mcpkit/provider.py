@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, TypeVar
@@ -97,6 +98,7 @@ class Source:
         if not isinstance(provider, Provider):
             raise TypeError(f"a provider is an instance of a subclass of mcpkit.Provider, not {provider!r}.")
         kind = type(provider)
+        _check_names(kind)
         self.handlers = {
             name: _handler(getattr(provider, name), kind.loop, lists=name in _LISTS)
             for name in _METHODS
@@ -106,6 +108,27 @@ class Source:
     def offers(self, kind: str) -> bool:
         """Whether there may be something of a kind: "tool", "prompt" or "resource"."""
         return any(method in self.handlers for method in OFFERS[kind])
+
+
+def _check_names(kind: type[Provider]) -> None:
+    """Raise TypeError for a method that was meant to be one of a provider's, and cannot be called like it."""
+    own = {name for base in kind.__mro__ if base not in Provider.__mro__ for name in vars(base)}
+    for name in sorted(own):
+        meant = difflib.get_close_matches(name, _METHODS, n=1, cutoff=0.85)
+        if meant and name not in _METHODS and callable(getattr(kind, name)):
+            raise TypeError(
+                f"{kind.__name__}.{name}: a provider has no such method. Is it meant to be {meant[0]}?"
+            )
+        if name in _METHODS:
+            _check_parameters(kind, name)
+
+
+def _check_parameters(kind: type[Provider], name: str) -> None:
+    wanted = list(inspect.signature(getattr(Provider, name)).parameters)
+    try:
+        inspect.signature(getattr(kind, name)).bind(*wanted)
+    except TypeError:
+        raise TypeError(f"{kind.__name__}.{name} takes ({', '.join(wanted)}).") from None
 
 
 def _handler(method: Callable[..., Any], loop: str | None, *, lists: bool) -> Handler:

@@ -373,6 +373,8 @@ class Registry:
             "resource": [self.resources, self.templates],
         }
         shelf = next((shelf for shelf in shelves[kind] if name in shelf), shelves[kind][0])
+        if name not in shelf:
+            raise KeyError(f"there is no {kind} {name!r}")
         del shelf[name]
         self.version = object()
         self.on_change(kind)

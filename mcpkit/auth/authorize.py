@@ -146,7 +146,9 @@ class Authorization:
         if user is None:
             await self._ask(visit, asked, 403, "User name or password is wrong.")
             return
-        await marks.use(mark, self._store)
+        if not await marks.use(mark, self._store):
+            await self._ask(visit, asked, 403, _STALE)
+            return
         await self._send_back(visit, code=await self._code(visit, asked, user))
 
     async def _code(self, visit: _Visit, asked: Asked, user: User) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 import msgspec
@@ -28,7 +28,8 @@ class BearerAuth(Auth):
     def __init__(self, check: Callable[[str], Any], **options: Unpack[AuthOptions]) -> None:
         super().__init__(**options)
         if not callable(check):
-            raise TypeError(f"BearerAuth takes a function of the token, not {check!r}")
+            advice = ": pass its get method" if isinstance(check, Mapping) else ""
+            raise TypeError(f"BearerAuth takes a function of the token, not a {type(check).__name__}{advice}")
         called = (
             check
             if inspect.isroutine(check) or isinstance(check, functools.partial)

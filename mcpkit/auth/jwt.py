@@ -5,6 +5,7 @@ Source: RFC 7519, RFC 8725 (best practices), RFC 9068 (access tokens).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
@@ -31,6 +32,8 @@ _OF_KEYS = {
 }
 _ASYMMETRIC = tuple(name for kind, names in _OF_KEYS.items() if kind != "oct" for name in names)
 _TYPES = ("jwt", "at+jwt")
+
+_log = logging.getLogger("mcpkit.auth")
 
 
 class JWTAuth(Auth):
@@ -84,13 +87,24 @@ class JWTAuth(Auth):
     async def verify(self, token: str, site: Site) -> Principal | None:
         """See `Auth`."""
         claims = await self._verified(token)
-        if claims is None or "exp" not in claims or not read.is_current(claims, self._leeway):
-            return None
-        if self._issuer is not None and claims.get("iss") != self._issuer:
-            return None
-        if not any(read.is_for(claims.get("aud"), wanted) for wanted in self._audiences or [site.resource]):
+        problem = (
+            "its signature, algorithm or type is not good" if claims is None else self._problem(claims, site)
+        )
+        if claims is None or problem is not None:
+            _log.info("a token was refused: %s", problem)
             return None
         return read.principal(claims)
+
+    def _problem(self, claims: dict[str, Any], site: Site) -> str | None:
+        """Why a token with a good signature is not good here, for the log."""
+        if "exp" not in claims or not read.is_current(claims, self._leeway):
+            return "it has expired, is not valid yet, or says no time"
+        if self._issuer is not None and claims.get("iss") != self._issuer:
+            return f"it is from {claims.get('iss')!r:.200}, not from {self._issuer!r}"
+        wanted = self._audiences or [site.resource]
+        if not any(read.is_for(claims.get("aud"), audience) for audience in wanted):
+            return f"it is for {claims.get('aud')!r:.200}, and this server is {', '.join(wanted)}"
+        return None
 
     async def _verified(self, token: str) -> dict[str, Any] | None:
         """The claims of a token whose signature is good."""

@@ -60,9 +60,12 @@ async def is_good(request: Request, site: Site, mark: str, asked: Mapping[str, s
     return await store.get(_used(mark)) is None
 
 
-async def use(mark: str, store: Store) -> None:
-    """The form has had its effect."""
+async def use(mark: str, store: Store) -> bool:
+    """The form has its effect; False when it has had it already, since it was sent twice."""
+    if await store.get(_used(mark)) is not None:
+        return False
     await store.put(_used(mark), b"", SECONDS)
+    return True
 
 
 def _used(mark: str) -> str:

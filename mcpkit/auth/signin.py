@@ -65,10 +65,14 @@ class SignIn:
             raise TooMany(wait)
         for limit, key in paces:  # before the check: those that run at the same time count as well
             limit.count(key)
-        user = await self._checked(name, password)
-        if user is not None:
-            for limit, key in paces:
-                limit.forgive(key)
+        wrong = False
+        try:
+            user = await self._checked(name, password)
+            wrong = user is None
+        finally:
+            if not wrong:  # nor is it the user's fault when nobody could tell
+                for limit, key in paces:
+                    limit.forgive(key)
         return user
 
     async def _checked(self, name: str, password: str) -> User | None:

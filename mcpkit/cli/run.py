@@ -144,14 +144,20 @@ def _problem(options: argparse.Namespace) -> str | None:
         )
     if options.keyfile is not None and options.certfile is None:
         return "--keyfile needs --certfile"
-    return None if options.transport == "stdio" else _path_problem(options)
+    return None if options.transport == "stdio" else _http_problem(options)
 
 
-def _path_problem(options: argparse.Namespace) -> str | None:
+def _http_problem(options: argparse.Namespace) -> str | None:
     from mcpkit.transports.options import HttpOptions
 
     try:
-        HttpOptions(transport=options.transport, **_given(options, "path", "with_sse"))
+        HttpOptions(
+            transport=options.transport,
+            allowed_hosts=options.allow_host or (),
+            allowed_origins=options.allow_origin or (),
+            trusted_proxies=options.trusted_proxy or (),
+            **_given(options, "path", "with_sse"),
+        )
     except ValueError as error:
         return str(error)
     return None
@@ -240,7 +246,7 @@ def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
 def _log_requests() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("mcpkit: %(message)s"))
-    for name in ("mcpkit.access", "mcpkit.timing"):
+    for name in ("mcpkit.access", "mcpkit.timing", "mcpkit.auth"):
         log = logging.getLogger(name)
         log.setLevel(logging.INFO)
         log.disabled = False  # where the script's own set-up has switched off what there was

@@ -340,7 +340,8 @@ async def _listen(
         lambda change: (
             lists.get(change.kind, False)
             or (change.uri in uris and scopes.may_read(runtime.app, call.principal, change.uri))
-        )
+        ),
+        port,
     )
     try:
         port.emit(events.Acknowledged(call, honoured))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from mcpkit.app import App
@@ -77,6 +77,23 @@ def private(app: App, call: events.Call, result: _Result) -> _Result:
     return result
 
 
+def check_unguarded(app: App) -> None:
+    """Raise TypeError when something needs scopes in an app that asks nobody who they are: over HTTP it would be open
+    to all.
+    """
+    for record in _records(app.registry):
+        if record.scopes:
+            raise TypeError(
+                f"{record.kind} '{record.label}': its scopes={list(record.scopes)} guard nothing over HTTP in an app "
+                "without auth=. Give the App one (see mcpkit.auth), or leave the scopes out."
+            )
+
+
+def _records(registry: Registry) -> Iterator[Record]:
+    for shelf in (registry.tools, registry.prompts, registry.resources, registry.templates):
+        yield from tuple(shelf.values())
+
+
 def _guards(app: App) -> bool:
     """Whether lists depend on who asks; a provider may do as it likes."""
     return bool(app.sources or needed(app.registry))
@@ -84,10 +101,7 @@ def _guards(app: App) -> bool:
 
 def needed(registry: Registry) -> frozenset[str]:
     """The scopes that anything needs."""
-    shelves = (registry.tools, registry.prompts, registry.resources, registry.templates)
-    return frozenset(
-        scope for shelf in shelves for record in tuple(shelf.values()) for scope in record.scopes
-    )
+    return frozenset(scope for record in _records(registry) for scope in record.scopes)
 
 
 def granted(app: App, principal: Principal | None, scopes: Iterable[str]) -> frozenset[str] | None:

@@ -73,7 +73,7 @@ class Session(TaskPort):
                 nursery.start_soon(self._flush_what_is_left)
                 nursery.start_soon(self._lead, nursery)
                 await self._ended.wait()
-                self._runtime.hub.close()  # what goes on for ever ends at once
+                self._runtime.hub.end(self)  # what goes on for ever ends at once
                 with trio.move_on_after(grace):
                     await self._until_idle()
                 nursery.cancel_scope.cancel()
@@ -163,7 +163,7 @@ class Session(TaskPort):
     def _listen(self, nursery: trio.Nursery) -> None:
         """From `notifications/initialized` on the session hears of changes."""
         if self._listener is None:
-            self._listener = self._runtime.hub.listen(self._wants)
+            self._listener = self._runtime.hub.listen(self._wants, self)
             nursery.start_soon(self._tell, self._listener)
 
     def _wants(self, change: events.Change) -> bool:

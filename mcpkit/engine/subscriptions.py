@@ -41,9 +41,11 @@ _decode = msgspec.msgpack.Decoder(_Published).decode
 
 
 class Listener:
-    """The changes for one client; `wants` decides which."""
+    """The changes for one client; `wants` decides which. `owner` ends it, see `Hub.end`."""
 
-    def __init__(self, hub: Hub, wants: Callable[[Change], bool]) -> None:
+    def __init__(self, hub: Hub, wants: Callable[[Change], bool], owner: object) -> None:
+        self.owner = owner
+        self.ended = False
         self._hub = hub
         self._wants = wants
         self._waiting: dict[Change, None] = {}
@@ -63,14 +65,15 @@ class Listener:
             self._waiting[_LIST] = None
         self._woken.set()
 
-    def wake(self) -> None:
-        """Let `next` look whether the server ends."""
+    def end(self) -> None:
+        """Let `next` return None."""
+        self.ended = True
         self._woken.set()
 
     async def next(self) -> list[Change] | None:
-        """The changes since the last call, as soon as there are any; None when the server ends."""
+        """The changes since the last call, as soon as there are any; None at the end."""
         while not self._waiting:
-            if self._hub.closed:
+            if self.ended or self._hub.closed:
                 return None
             self._woken = trio.Event()
             await self._woken.wait()
@@ -106,9 +109,9 @@ class Hub:
         if published.origin != self._name:
             self._in_engine(self._deliver, published.change)
 
-    def listen(self, wants: Callable[[Change], bool]) -> Listener:
+    def listen(self, wants: Callable[[Change], bool], owner: object = None) -> Listener:
         """Begin to listen; `Listener.close` ends it."""
-        listener = Listener(self, wants)
+        listener = Listener(self, wants, owner)
         self._listeners.add(listener)
         return listener
 
@@ -120,7 +123,13 @@ class Hub:
         """Tell all listeners that the server ends."""
         self.closed = True
         for listener in self._listeners:
-            listener.wake()
+            listener.end()
+
+    def end(self, owner: object) -> None:
+        """Tell the listeners of an owner that their connection ends."""
+        for listener in self._listeners:
+            if listener.owner is owner:
+                listener.end()
 
     def _in_engine(self, function: Callable[[Change], None], change: Change) -> None:
         try:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
+
+from mcpkit.transports.proxies import Proxies
+from mcpkit.transports.security import check_host, check_origin
 
 Kind = Literal["streamable", "stream", "message"]
 """Streamable HTTP, or one of the two that HTTP+SSE has."""
@@ -61,6 +64,11 @@ class HttpOptions(Struct, kw_only=True, frozen=True):
         for name in ("allowed_origins", "allowed_hosts", "trusted_proxies"):
             if isinstance(getattr(self, name), str):
                 raise TypeError(f"{name} is a list of strings, not one string")
+        for host in self.allowed_hosts:
+            check_host(host)
+        for origin in self.allowed_origins:
+            check_origin(origin)
+        Proxies(self.trusted_proxies)
         if not self.path.startswith("/"):
             raise ValueError(f"path starts with a slash, which {self.path!r} does not")
         if self.transport not in ("http", "sse"):
@@ -69,6 +77,16 @@ class HttpOptions(Struct, kw_only=True, frozen=True):
             raise ValueError("with_sse is for the transport http: HTTP+SSE is served alone here")
         if len(dict(self.endpoints)) < len(self.endpoints):
             raise ValueError(f"path {self.path!r} is where HTTP+SSE would be: take another one")
+
+    @classmethod
+    def of(cls, **options: Any) -> HttpOptions:
+        """The options of somebody's call. Raises TypeError for one that there is not, naming those that there are."""
+        unknown = [name for name in options if name not in cls.__struct_fields__]
+        if unknown:
+            raise TypeError(
+                f"there is no option {unknown[0]!r}; there are: {', '.join(cls.__struct_fields__)}"
+            )
+        return cls(**options)
 
     @property
     def endpoints(self) -> Sequence[tuple[str, Kind]]:

@@ -18,12 +18,28 @@ from mcpkit.transports.http import HeaderList, Request
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._\-]+)(?::[0-9]*)?")
 _PAGE = re.compile(rf"https?://{_HOST.pattern}")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+\-.]*://[^/?#\s*]+/?")
 _PARAMETER = re.compile(r"mcp-param-[!#$%&'*+\-.^_`|~0-9a-z]+", re.IGNORECASE)
 _ALLOWED_HEADERS = (
     b"Content-Type, Accept, Authorization, Last-Event-ID, Mcp-Session-Id, "
     b"MCP-Protocol-Version, Mcp-Method, Mcp-Name"
 )
 _EXPOSED_HEADERS = b"Mcp-Session-Id, WWW-Authenticate"
+
+
+def check_host(name: str) -> None:
+    """Raise ValueError for what no Host header can be."""
+    if not _HOST.fullmatch(name.lower()):
+        raise ValueError(
+            f"{name!r} is no name of a host, such as mcp.example.com, with or without a port: without https://, a path "
+            "or a wildcard"
+        )
+
+
+def check_origin(origin: str) -> None:
+    """Raise ValueError for what no Origin header can be."""
+    if origin != "*" and not _ORIGIN.fullmatch(origin.lower()):
+        raise ValueError(f"{origin!r} is no origin of web pages, such as https://example.com, or * for all")
 
 
 class Guard:

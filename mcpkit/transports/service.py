@@ -17,7 +17,7 @@ from typing import Protocol
 import trio
 
 from mcpkit.app import App
-from mcpkit.engine import access
+from mcpkit.engine import access, scopes
 from mcpkit.engine.dispatch import report
 from mcpkit.engine.runtime import Runtime, running
 from mcpkit.errors import innermost
@@ -152,6 +152,8 @@ class Service:
         host_ends: Callable[[], Awaitable[object]] = trio.sleep_forever,
     ) -> None:
         app.registry.resolve()
+        if app.auth is None:
+            scopes.check_unguarded(app)
         self.options = options
         self._app = app
         self._gateway = Gateway(app.auth, options)

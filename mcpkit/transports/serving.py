@@ -90,7 +90,7 @@ async def serve(
     if keyfile is not None and certfile is None:
         raise CannotListen(f"there is a key ({keyfile}), but no certificate: name it as well (--certfile)")
     address = Address(host, port, fd)
-    service = Service(app, HttpOptions(**options), raises=True)
+    service = Service(app, HttpOptions.of(**options), raises=True)
     with listening(address) as bound:
         paths = [path or "/" for path, kind in service.options.endpoints if kind != "message"]
         urls = dict.fromkeys(address.url(bound, path, tls=certfile is not None) for path in paths)

@@ -149,10 +149,17 @@ class Session:
                     while untold and not self.standalone.lagging:
                         change = untold.popleft()
                         self._put(self.standalone, self.connection.send(events.Notify(change)))
-                        self._told[change] = self.standalone.newest
+                        self._remember(change)
             finally:
                 for change in untold:
                     listener.offer(change)
+
+    def _remember(self, change: events.Change) -> None:
+        self._told[change] = self.standalone.newest
+        if (
+            len(self._told) > 2 * len(self.connection.subscribed) + 64
+        ):  # the client has unsubscribed from many
+            self._told = {told: at for told, at in self._told.items() if self.connection.wants(told)}
 
     def tell_again(self, after: int) -> None:
         """Tell a client that comes back, having seen the events up to `after`, what its stream keeps no more."""

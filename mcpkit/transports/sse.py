@@ -27,7 +27,7 @@ from msgspec import UNSET
 from mcpkit.engine import scopes
 from mcpkit.engine.runtime import Runtime
 from mcpkit.engine.serve import Session
-from mcpkit.protocol import jsonrpc, methods, sse, types
+from mcpkit.protocol import eras, jsonrpc, methods, sse, types
 from mcpkit.protocol.errors import InsufficientScope
 from mcpkit.transports.entrance import Entrance, Refused, accepts, decoded, refused
 from mcpkit.transports.http import Exchange, HeaderList, Request
@@ -178,22 +178,25 @@ class SseEndpoint:
         data = await self._entrance.body(exchange, MAX_MESSAGE)
         message = decoded(data)
         if message is not None:
-            self._check_scopes(exchange.request, message)
+            self._check_scopes(exchange.request, session, message)
         try:
             await session.post(exchange.request, data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise _unknown() from None
         await exchange.respond(202, cors)
 
-    def _check_scopes(self, request: Request, message: jsonrpc.Message) -> None:
-        """Refuse what the token does not cover here, where there is a status for it (AUTH-14). Whatever else may be
-        wrong about a message, and a batch, is for the session to say.
+    def _check_scopes(self, request: Request, session: _Session, message: jsonrpc.Message) -> None:
+        """Refuse what the token does not cover here, where there is a status for it (AUTH-14), and on the stream as
+        well: some clients wait there, whatever the status says. Whatever else may be wrong about a message, and a
+        batch, is for the session to say.
         """
         params = None if message.method is UNSET else methods.decode_params(message.method, message.params)
         try:
             if isinstance(params, types.Params):
                 scopes.check_params(self._runtime.app, request.principal, params)
         except InsufficientScope as error:
+            if message.id is not UNSET:
+                session.channel.write(jsonrpc.error(message.id, eras.error_object(error, None)))
             raise Refused(403, error, message.id, request.forbidden(error.scopes)) from None
 
     def _find(self, request: Request) -> _Session:

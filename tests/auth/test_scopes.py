@@ -233,3 +233,36 @@ def test_a_guarded_stateless_call_is_told_before_its_mirrored_headers_are_checke
     message = request(1, "tools/call", {"name": "wipe", "arguments": "nonsense"}, revision=STATELESS)
     headers = over(headers_for(message), bearer("ann"))
     assert server.ask("POST", headers, encoded(message)).status == 403
+
+
+@pytest.mark.parametrize("kind", ["tool", "resource", "prompt"])
+def test_scopes_that_would_guard_nothing_are_told_before_serving(kind: str) -> None:
+    """Over HTTP in an app without auth= everybody could use what they were meant to guard."""
+    app = App("open")
+    if kind == "resource":
+        app.resource("memo://secret", scopes=["write"])(lambda: "secret")
+    else:
+        getattr(app, kind)("secret", scopes=["write"])(lambda: "secret")
+    with pytest.raises(TypeError, match=r"guard nothing over HTTP in an app without auth="):
+        app.asgi()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"allow_host": ["x"]}, "there is no option 'allow_host'; there are: path, transport"),
+        ({"allowed_hosts": ["http://x"]}, "is no name of a host"),
+        ({"allowed_hosts": ["*"]}, "is no name of a host"),
+        ({"allowed_origins": ["example.com"]}, "is no origin of web pages"),
+        ({"trusted_proxies": ["example.com"]}, "a trusted proxy is an address"),
+    ],
+)
+def test_options_that_could_never_match_are_told_at_once(options: Any, said: str) -> None:
+    """A name that no Host header can be would only show in a refusal, later."""
+    with pytest.raises((TypeError, ValueError), match=said):
+        App("x").asgi(**options)
+    for good in (
+        {"allowed_hosts": ["mcp.example.com", "vm:8000", "[::1]"]},
+        {"allowed_origins": ["*", "https://x.y:1/"]},
+    ):
+        App("x").asgi(**good)  # type: ignore[arg-type]

@@ -257,3 +257,16 @@ def test_servers_in_different_loops_share_a_bus() -> None:
     for thread in threads:
         thread.join()
     assert heard.is_set()
+
+
+@both_eras
+async def test_a_client_that_leaves_takes_only_its_own_subscriptions_along(revision: str) -> None:
+    """SUB-07: the others hear on."""
+    app = make()
+    async with running(app) as runtime, attach(runtime) as staying:
+        client = await greeted(staying, revision)
+        await listens(client, URIS)
+        async with attach(runtime) as leaving:
+            await listens(await greeted(leaving, revision), URIS)
+        app.notifier.resource_updated("notes://a")
+        assert await change(client) == "notes://a"

@@ -356,6 +356,32 @@ async def test_middleware_that_comes_too_late_is_refused(app: App) -> None:
     app.middleware(Timing())
 
 
+async def forgets_to_return(call: Call, call_next: CallNext) -> Any:
+    await call_next(call)
+
+
+async def forgets_to_await(call: Call, call_next: CallNext) -> Any:
+    return call_next(call)
+
+
+@pytest.mark.parametrize("forgetful", [forgets_to_return, forgets_to_await])
+async def test_a_middleware_that_loses_the_result_is_named(
+    app: App, caplog: pytest.LogCaptureFixture, forgetful: Any
+) -> None:
+    """The handler is not to blame; the log says whose fault it is, and what to write."""
+    app.middleware(forgetful)
+
+    @app.tool
+    async def nothing() -> None:
+        return None
+
+    async with talking(app) as client:
+        assert (await client.call("shout", {"text": "x"}))["result"]["isError"]
+        if forgetful is forgets_to_return:
+            assert "isError" not in (await client.call("nothing"))["result"]
+    assert f"middleware '{forgetful.__name__}'" in caplog.text and "await call_next(call)" in caplog.text
+
+
 # -- What is shipped ---------------------------------------------------------------------
 
 

@@ -558,3 +558,37 @@ def test_what_is_no_provider_is_refused(wrong: Any) -> None:
     """Where it is added."""
     with pytest.raises(TypeError, match=r"instance of a subclass of mcpkit\.Provider"):
         App("x").add_provider(wrong)
+
+
+class Typo(Provider):
+    def list_tool(self, ctx: SyncContext) -> list[types.Tool]:
+        return []
+
+
+class Misfit(Provider):
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> str:  # type: ignore[override]
+        return name
+
+
+class Helped(Provider):
+    """Helpers, and other names for the parameters."""
+
+    def call_tool(self, context: SyncContext, tool: str, given: dict[str, Any]) -> str:  # type: ignore[override]
+        return self.fetch(tool)
+
+    def fetch(self, tool: str) -> str:
+        return tool
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (Typo, "Typo.list_tool: a provider has no such method. Is it meant to be list_tools?"),
+        (Misfit, r"Misfit.call_tool takes \(self, ctx, name, arguments\)"),
+    ],
+)
+def test_a_method_that_would_not_be_called_is_told_where_it_is_added(wrong: Any, said: str) -> None:
+    """And not when a client calls it, or never."""
+    with pytest.raises(TypeError, match=said):
+        App("x").add_provider(wrong())
+    App("x").add_provider(Helped())

@@ -112,6 +112,8 @@ def test_what_needs_a_scope_is_forbidden_before_it_is_accepted(
         assert refused.status == 403 and refused.message["id"] == 7
         challenge = refused.get("www-authenticate") or ""
         assert 'error="insufficient_scope"' in challenge and 'scope="write"' in challenge
+        told, _ = ann.receive_until(7)
+        assert "write" in told["error"]["message"], "on the stream as well, where some clients wait"
         ann.token = "ann-write"
         assert "result" in ann.ask(8, method, params, revision=revision)
 
