@@ -59,12 +59,14 @@ class Request(Struct):
 
     def all(self, name: str) -> list[str]:
         """The values of a header, surrounding blanks removed. What is not ASCII comes out as Latin-1."""
-        if self._by_name is None:
-            self._by_name = {}
+        names = self._by_name
+        if names is None:
+            names = self._by_name = {}
             for key, value in self.headers:
-                values = self._by_name.setdefault(key.decode("latin-1"), [])
+                values = names.setdefault(key.decode("latin-1"), [])
                 values.append(value.decode("latin-1").strip(" \t"))
-        return self._by_name.get(name.lower(), [])
+        found = names.get(name)
+        return names.get(name.lower(), []) if found is None else found
 
     @property
     def principal(self) -> Principal | None:

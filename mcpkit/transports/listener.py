@@ -18,6 +18,7 @@ import math
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from copy import copy
 
 import trio
 
@@ -135,6 +136,9 @@ class Connection:
         self._listener = listener
         self._peer = peer
         self._turn: Turn | None = None
+        self._data = b""
+        self._head: h1.Head
+        self._request: Request
         self.deadline = trio.current_time() + limits.HEAD_SECONDS
         """Until when the head of a request has to be here; infinite while one is being answered."""
 
@@ -163,11 +167,11 @@ class Connection:
     async def _serve(self, nursery: trio.Nursery, client: str | None, server: str | None) -> None:
         listener, peer = self._listener, self._peer
         try:
-            while (head := await self._next()) is not None:
-                request = Request(
-                    head.method, head.path, head.headers, server=server, client=client, query=head.query
-                )
-                turn = self._turn = Turn(request, head, peer, nursery, listener.watch)
+            while (data := await self._next()) is not None:
+                if data != self._data:
+                    self._read(data, client, server)
+                request = copy(self._request)
+                turn = self._turn = Turn(request, self._head, peer, nursery, listener.watch)
                 await self._answer(turn)
                 self._turn = None
                 if turn.closes:
@@ -202,7 +206,16 @@ class Connection:
         with suppress(Disconnected), trio.move_on_after(_LAST_WORDS_SECONDS):
             await self._listener.service.tell_ending(turn)
 
-    async def _next(self) -> h1.Head | None:
+    def _read(self, data: bytes, client: str | None, server: str | None) -> None:
+        """Read a head. It is kept for the next request: most clients say the same each time."""
+        self._head = head = h1.parse_head(data)
+        self._request = Request(
+            head.method, head.path, head.headers, server=server, client=client, query=head.query
+        )
+        self._request.all("")  # what it finds is kept as well
+        self._data = data
+
+    async def _next(self) -> bytes | None:
         """The head of the next request; none at the end, whoever ends it. Raises `h1.Refused`."""
         peer = self._peer
         if peer.rest:
@@ -219,7 +232,7 @@ class Connection:
             peer.rest += data
         self.deadline = math.inf
         data, peer.rest = peer.rest[: end + 4], peer.rest[end + 4 :]
-        return h1.parse_head(data)
+        return data
 
     def _begin_head(self) -> None:
         self.deadline = min(self.deadline, trio.current_time() + limits.HEAD_SECONDS)

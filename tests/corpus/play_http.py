@@ -17,6 +17,7 @@ import httpx
 import trio
 from pairs import Case, Conversation, End, Line, Wait, cases, parsed
 from play import PATIENCE, Answer, app_of, remembered
+from support import IN_PROCESS
 
 from mcpkit.transports import serving as http_serving
 
@@ -54,7 +55,9 @@ async def serving(variant: str, **options: Any) -> AsyncIterator[tuple[str, trio
     """The variant on a port of its own, until the event is set; at the end it must stop by itself."""
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
-        serve = functools.partial(http_serving.serve, app_of(variant), port=0, until=stop.wait, **options)
+        serve = functools.partial(
+            http_serving.serve, app_of(variant), port=0, server=IN_PROCESS, until=stop.wait, **options
+        )
         yield await nursery.start(serve), stop
         stop.set()
         nursery.cancel_scope.deadline = trio.current_time() + PATIENCE

@@ -28,11 +28,13 @@ WATCHED = {
     "mcpkit.protocol.connection.Connection",
     "mcpkit.transports.asgi.AsgiExchange",
     "mcpkit.transports.hypercorn_tcp.Connection",
+    "mcpkit.transports.listener.Connection",
     "mcpkit.transports.sessions.Session",
     "mcpkit.transports.sessions.Table",
     "mcpkit.transports.sessions._Group",
     "mcpkit.transports.streams.Stream",
     "mcpkit.transports.streams.Writer",
+    "mcpkit.transports.turn.Turn",
 }
 """The classes whose objects are counted, and what they contain."""
 
