@@ -20,8 +20,18 @@ run: .venv/ready ## See it work: call a tool of a spawned stdio server, and how 
 	@$(BIN)/mcpkit install examples/simple.py --print
 
 .PHONY: test
-test: .venv/ready tools ## Run all tests
+test: .venv/ready tools ## Run all tests, and those of HTTP with the other servers as well
 	$(BIN)/python -m pytest
+	$(MAKE) test-servers
+
+# hypercorn stands for itself at every connection: all of HTTP. In uvicorn the app is mounted: what it says, and not
+# what the host does with the bytes (nor with methods that the host does not know).
+MOUNTED := batches_http check_order handshake_http leaving mirrored_headers origins resume stateless_http
+
+.PHONY: test-servers
+test-servers: .venv/ready ## Run the tests of HTTP with hypercorn, and those of the app with uvicorn
+	MCPKIT_TEST_SERVER=hypercorn $(BIN)/python -m pytest tests/http tests/sse
+	MCPKIT_TEST_SERVER=uvicorn $(BIN)/python -m pytest -k 'not NONSENSE' $(MOUNTED:%=tests/http/test_%.py)
 
 .PHONY: conformance
 conformance: .venv/ready ## Run the official conformance suite, and print what passed and failed
@@ -39,7 +49,7 @@ check: .venv/ready tools ## Format, lint, types, architecture, tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/python -m pytest
+	$(MAKE) test
 
 .PHONY: format
 format: .venv/ready ## Put the code into shape

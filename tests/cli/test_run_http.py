@@ -209,6 +209,41 @@ def test_a_key_without_a_certificate_is_a_usage_error(script: str, folder: Path)
     assert (code, out, err) == (2, "", "mcpkit: --keyfile needs --certfile\n")
 
 
+# -- The server ------------------------------------------------------------------------------
+
+
+def test_what_serves_it_can_be_chosen(script: str) -> None:
+    """DESIGN 4.7: --server hypercorn speaks HTTP/2; by default a client is told that HTTP/1.1 is spoken."""
+    for options, answer in (((), b"HTTP/1.1 505 "), (("--server", "hypercorn"), b"\0\0")):
+        with serving_http(script, *options) as (_, url), socket.socket() as client:
+            client.settimeout(SECONDS)
+            client.connect((url.split("/")[2].split(":")[0], int(url.split(":")[2].split("/")[0])))
+            client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000"))
+            assert client.recv(1000).startswith(answer)
+            assert call(url, "version") == "one"
+
+
+def test_a_server_that_nobody_has_is_refused() -> None:
+    """With those that there are."""
+    with pytest.raises(ValueError, match="use auto or hypercorn"):
+        App("served").run("http", server="apache")
+
+
+def test_in_clear_text_nothing_else_is_loaded(tmp_path: Path) -> None:
+    """A start that takes half a second is one that a client gives up on; hypercorn waits until it is needed."""
+    script = tmp_path / "loaded.py"
+    script.write_text(
+        "import sys\n"
+        "from mcpkit import App\n"
+        "app = App('loaded')\n"
+        "@app.tool\n"
+        "async def loaded() -> list[str]:\n"
+        "    return sorted({'hypercorn', 'asyncio', 'h11', 'h2', 'joserfc', 'httpx', 'httptools'} & set(sys.modules))\n"
+    )
+    with serving_http(script) as (_, url):
+        assert call(url, "loaded") == '["httptools"]'
+
+
 # -- The end ---------------------------------------------------------------------------------
 
 

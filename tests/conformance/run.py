@@ -102,7 +102,8 @@ class Scenario:
 def serving() -> Iterator[str]:
     """`server.py` as a process of its own; its URL. What it says on standard error is passed on at its end."""
     options = ["--transport", "http", "--port", "0"]
-    command = [sys.executable, "-m", "mcpkit", "run", str(HERE / "server.py"), *options]
+    named = os.environ.get("MCPKIT_TEST_SERVER", "auto")
+    command = [sys.executable, "-m", "mcpkit", "run", "--server", named, str(HERE / "server.py"), *options]
     said: list[str] = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -96,7 +96,9 @@ def test_an_app_on_stdio_loads_nothing_that_it_does_not_need(steady: Process) ->
     """DESIGN section 2, rules of the house: only trio and msgspec; FACTS section 8."""
     steady.send(call("modules", "modules"))
     loaded = {name.partition(".")[0] for name in json.loads(text(steady.receive_until("modules")[0]))}
-    heavy = "hypercorn joserfc authlib httpx cryptography coredis pydantic jsonschema asyncio rich mcp"
+    heavy = (
+        "hypercorn httptools joserfc authlib httpx cryptography coredis pydantic jsonschema asyncio rich mcp"
+    )
     assert not loaded & set(heavy.split())
     assert {"trio", "msgspec"} <= loaded
 
