@@ -43,6 +43,10 @@ SECONDS ?= 600
 soak: .venv/ready ## Serve mixed traffic for ten minutes (SECONDS=600), and fail if a server grows or answers wrongly
 	PYTHONPATH=tests $(BIN)/python -m load.soak $(SECONDS)
 
+.PHONY: bench
+bench: .venv/ready ## Compare the speed with that of the official SDK, and with a loop that does nothing (a minute)
+	PYTHONPATH=tests $(BIN)/python -m bench.compare
+
 .PHONY: check
 check: .venv/ready tools ## Format, lint, types, architecture, tests
 	$(BIN)/ruff format --check .
