@@ -414,7 +414,7 @@ async def alone(client: Http | Stdio) -> Json:
         while True:
             report = await inside(client)
             found = {**report["objects"], **report["held"]}
-            mine = ("listener.Connection", "turn.Turn", "serve.Session._scopes")
+            mine = ("listener.Connection", "turn.Turn", "asgi.AsgiExchange", "serve.Session._scopes")
             others = (found.get("sessions.Session"), report["asyncio"], *report["borrowed"].values())
             if all(found.get(name, 1) == 1 for name in mine) and not any(others):
                 return report

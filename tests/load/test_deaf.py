@@ -67,7 +67,8 @@ async def storms(control: Http, uris: list[str], count: int = 1) -> dict[str, fl
 
 async def served(control: Http) -> int:
     """How many answers are on their way to other clients."""
-    count: int = (await control.call("inside"))["objects"]["asgi.AsgiExchange"]
+    objects = (await control.call("inside"))["objects"]
+    count: int = objects.get("turn.Turn", 0) + objects.get("asgi.AsgiExchange", 0)
     return count - 1
 
 
