@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
 
 from mcpkit.protocol.lines import Oversized
 
@@ -17,10 +17,11 @@ class Channel(Protocol):
     def write(self, message: bytes) -> None:
         """Put a message into the outgoing buffer."""
 
-    async def flush(self, *, at_once: bool = False) -> None:
+    def flush(self, *, at_once: bool = False) -> Coroutine[Any, Any, None]:
         """Let the buffer go out, with what is written in this pass of the scheduler unless `at_once`, and while it
         does. Raises trio.BrokenResourceError when the client has gone.
         """
+        ...
 
     async def drain(self) -> None:
         """Wait until the buffer is small enough to go on."""

@@ -111,10 +111,11 @@ class Session(TaskPort):
 
     async def _next_call(self, nursery: trio.Nursery) -> events.Call | None:
         """The next call that takes user code; None at the end. It begins when all of a read has been looked at: with
-        it may have come that it is cancelled.
+        it may have come that it is cancelled. None as well when another task has taken over.
         """
         while not self._queue:
-            await self._channel.flush(at_once=True)
+            if not await self._flushed(nursery):
+                return None
             await self._channel.drain()
             messages = await self._channel.receive()
             if messages is None:
@@ -123,6 +124,20 @@ class Session(TaskPort):
             for message in messages:
                 self._take(message, nursery)
         return self._queue.popleft()
+
+    async def _flushed(self, nursery: trio.Nursery) -> bool:
+        """Let the answers go out. Where that takes time, because the client writes before it reads, another task
+        reads on meanwhile, and this is False in the end.
+        """
+        waited = False
+
+        def hand_over() -> None:
+            nonlocal waited
+            waited = True
+            nursery.start_soon(self._lead, nursery)
+
+        await steps.here(self._channel.flush(at_once=True), hand_over)
+        return not waited
 
     def _take(self, message: bytes | Oversized, nursery: trio.Nursery) -> None:
         if isinstance(message, Oversized):

@@ -126,9 +126,9 @@ ECHO = {"name": "echo", "arguments": {"text": "hello"}}
 ORDER = {"name": "order", "arguments": {"order": {"items": [{"name": "a", "size": 1}] * 3}}}
 
 BUDGETS = {
-    "call": ("tools/call", ECHO, 44),
-    "typed call": ("tools/call", ORDER, 51),
-    "list": ("tools/list", {}, 35),
+    "call": ("tools/call", ECHO, 46),
+    "typed call": ("tools/call", ORDER, 53),
+    "list": ("tools/list", {}, 38),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,52 @@ async def test_a_deadline_of_a_handler_is_over_with_it(revision: str) -> None:
         await trio.testing.wait_all_tasks_blocked(0.01)
         talk.send(call("after", "marked", {"name": "after", "waits": 1}, revision=revision))
         assert text(await talk.receive()) == "none after"
+
+
+@pytest.mark.parametrize("tool", ["echo", "waiting", "in_thread"])
+def test_a_client_may_write_everything_before_it_reads(tmp_path: Path, tool: str) -> None:
+    """STD-06: as a script does that pipes its requests in; neither end waits for the other for ever."""
+    script = tmp_path / "server.py"
+    script.write_text(
+        """
+import trio
+from mcpkit import App
+
+app = App("talkative")
+
+
+@app.tool
+async def echo(text: str) -> str:
+    return text
+
+
+@app.tool
+async def waiting(text: str) -> str:
+    await trio.lowlevel.checkpoint()
+    return text
+
+
+@app.tool
+def in_thread(text: str) -> str:
+    return text
+"""
+    )
+    count = 3000  # more than fits into the pipes, and less than what a server keeps for a client
+    calls = (call(number, tool, {"text": "x" * 150}) for number in range(count))
+    with subprocess.Popen(command(str(script)), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        writer = threading.Thread(
+            target=process.stdin.write, args=(lines(initialize("2025-11-25"), *calls),), daemon=True
+        )
+        writer.start()
+        writer.join(30)
+        blocked = writer.is_alive()
+        if blocked:
+            process.kill()
+        else:
+            process.stdin.close()
+        assert not blocked
+        assert process.stdout.read().count(b'"result"') == count + 1
 
 
 @pytest.mark.parametrize("kind", ["file", "null"])
