@@ -84,6 +84,11 @@ class Threads:
         return len(self._workers) - len(self._idle)
 
     @property
+    def ready(self) -> int:
+        """How many threads wait for a function."""
+        return len(self._idle)
+
+    @property
     def waiting(self) -> int:
         """How many functions have no thread yet."""
         return len(self._waiting)
@@ -123,19 +128,20 @@ class Threads:
             worker = _Worker(self._done)
             self._workers.add(worker)
             worker.jobs.put(job)
-            self._nursery.start_soon(self._employ, worker, job)
+            self._nursery.start_soon(self._employ, worker)
         else:
             self._waiting.append(job)
         return None
 
-    async def _employ(self, worker: _Worker, first: Job) -> None:
+    async def _employ(self, worker: _Worker) -> None:
         try:
             with worker.scope:
                 await trio.to_thread.run_sync(worker.run, abandon_on_cancel=True, limiter=self._limiter)
         except RuntimeError as error:  # the system has no thread left
             self._workers.remove(worker)
-            if first.task is not None:
-                trio.lowlevel.reschedule(first.task, outcome.Error(error))
+            job = None if worker.jobs.empty() else worker.jobs.get()  # which it was to begin with
+            if job is not None and job.task is not None:
+                trio.lowlevel.reschedule(job.task, outcome.Error(error))
 
     def _done(self, worker: _Worker, job: Job) -> None:
         """A thread says that a job has ended; what `ends_soon` has noticed already is told in vain."""

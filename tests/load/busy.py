@@ -205,7 +205,7 @@ async def inside() -> dict[str, Any]:
     asyncio_thread = runtime._asyncio_thread
     loop = None if asyncio_thread is None else asyncio_thread._loop
     return {
-        "tasks": _tasks(),
+        "tasks": _tasks() - threads.ready,  # these stay
         "asyncio": 0 if loop is None else len(asyncio.all_tasks(loop)),
         "borrowed": {"trio": limiter.borrowed_tokens, "handlers": threads.busy},
         "waiting": {"trio": limiter.statistics().tasks_waiting, "handlers": threads.waiting},
