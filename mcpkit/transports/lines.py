@@ -74,5 +74,6 @@ class LineChannel:
     async def drain(self) -> None:
         """Wait while the client reads too slowly."""
         while self._flushing and len(self._buffer) > _HIGH_WATER:
-            self._room = self._room or trio.Event()
+            if self._room is None:
+                self._room = trio.Event()
             await self._room.wait()
