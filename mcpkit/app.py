@@ -212,4 +212,4 @@ class App(Scaffold):
         from mcpkit.transports.asgi import Application
         from mcpkit.transports.options import HttpOptions
 
-        return Application(self, HttpOptions.of(path=path, **options))
+        return Application.of(self, HttpOptions.of(path=path, **options))

@@ -34,15 +34,13 @@ class Application:
     start is logged.
     """
 
-    def __init__(self, app: App, options: HttpOptions) -> None:
-        self._service = Service(app, options, host_ends=until_host_ends)
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     @classmethod
-    def of(cls, service: Service) -> Application:
-        """A service that somebody else starts and ends."""
-        application = cls.__new__(cls)
-        application._service = service
-        return application
+    def of(cls, app: App, options: HttpOptions) -> Application:
+        """An app, for a host that knows nothing of it."""
+        return cls(Service(app, options, host_ends=until_host_ends))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""

@@ -38,7 +38,7 @@ def prepared(
     """
     config = _config(service.options, certfile, keyfile)
     sockets = Sockets([bound], [], []) if config.ssl_enabled else Sockets([], [bound], [])
-    served = wrap_app(cast(Any, Application.of(service)), 0, "asgi")  # hypercorn's types know functions only
+    served = wrap_app(cast(Any, Application(service)), 0, "asgi")  # hypercorn's types know functions only
 
     async def serve(
         until: Callable[[], Awaitable[object]],

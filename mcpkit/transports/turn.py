@@ -3,7 +3,8 @@
 Rule 1. Nothing is started for a request that is answered soon: no task, no nursery, no cancel scope. What runs beside
         the answer (`start_soon`) runs in the nursery of the connection, and ends with the answer.
 Rule 2. A client that leaves is noticed: whoever asked to be told, and is not done in `_BRIEF_SECONDS`, gets a task that
-        reads on. What comes is kept for the next request, up to `_MAX_AHEAD` bytes of it.
+        reads on. What comes is kept for the next request; a client that sends more than `_MAX_AHEAD` bytes ahead, and so
+        cannot be watched any longer, is taken to have left.
 Rule 3. A body that nobody wants is read where it is small and comes at once, so that the connection can go on; else
         the connection ends with the answer.
 """

@@ -119,7 +119,7 @@ class Host:
 async def hosting(app: App, store: Store | None = None, **options: Any) -> AsyncIterator[Host]:
     """The app in a host that forwards lifespan events."""
     app.store = app.store if store is None else store
-    application = Application(app, HttpOptions(**options))
+    application = Application.of(app, HttpOptions(**options))
     async with application.lifespan(), trio.open_nursery() as nursery:
         yield Host(app, application, nursery)
         nursery.cancel_scope.cancel()
