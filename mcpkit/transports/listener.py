@@ -162,31 +162,36 @@ class Connection:
         except* Exception as group:  # rule 2
             _log.error("a request failed, and its connection with it", exc_info=innermost(group))
         finally:
+            if self._turn is not None:
+                self._turn.end()
             self._peer.close()
 
     async def _serve(self, nursery: trio.Nursery, client: str | None, server: str | None) -> None:
-        listener, peer = self._listener, self._peer
         try:
             while (data := await self._next()) is not None:
                 if data != self._data:
                     self._read(data, client, server)
-                request = copy(self._request)
-                turn = self._turn = Turn(request, self._head, peer, nursery, listener.watch)
-                await self._answer(turn)
-                self._turn = None
-                if turn.closes:
+                if await self._take(nursery):
                     break
-                seconds = limits.LAST_SECONDS if listener.watch.ending else limits.IDLE_SECONDS
+                ending = self._listener.watch.ending
+                seconds = limits.LAST_SECONDS if ending else limits.IDLE_SECONDS
                 self.deadline = trio.current_time() + seconds
             else:
                 return
         except h1.Refused as refusal:
             if access.enabled():
                 access.write("no request", str(refusal.status))
-            await peer.send(h1.text_answer(refusal.status, str(refusal)))
-            peer.deaf = True
-        if peer.deaf or peer.rest:
-            await peer.part()
+            await self._peer.send(h1.text_answer(refusal.status, str(refusal)))
+            self._peer.deaf = True
+        if self._peer.deaf or self._peer.rest:
+            await self._peer.part()
+
+    async def _take(self, nursery: trio.Nursery) -> bool:
+        """Answer the request that was read; whether the connection ends with it. Nothing of it stays."""
+        turn = self._turn = Turn(copy(self._request), self._head, self._peer, nursery, self._listener.watch)
+        await self._answer(turn)
+        self._turn = None
+        return turn.closes
 
     async def _answer(self, turn: Turn) -> None:
         try:

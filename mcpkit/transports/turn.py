@@ -3,8 +3,8 @@
 Rule 1. Nothing is started for a request that is answered soon: no task, no nursery, no cancel scope. What runs beside
         the answer (`start_soon`) runs in the nursery of the connection, and ends with the answer.
 Rule 2. A client that leaves is noticed: whoever asked to be told, and is not done in `_BRIEF_SECONDS`, gets a task that
-        reads on. What comes is kept for the next request; a client that sends more than `_MAX_AHEAD` bytes ahead, and so
-        cannot be watched any longer, is taken to have left.
+        reads on. What comes is kept for the next request; a client that sends more than `_MAX_AHEAD` bytes ahead can be
+        watched no longer, and is taken to have left.
 Rule 3. A body that nobody wants is read where it is small and comes at once, so that the connection can go on; else
         the connection ends with the answer.
 """
@@ -185,13 +185,17 @@ class Turn:
                 await self._give(h1.LAST_CHUNK)
         if self._gone or not self.started:
             self.closes = True
-        self._gone = True  # nothing is written any more
-        if self._on_disconnect:
-            self._watch.discard(self)
-        self.cut()
+        self.end()
         while self._beside:
             self._alone = trio.Event()
             await self._alone.wait()
+
+    def end(self) -> None:
+        """Nothing is written any more, and nobody watches the client."""
+        self._gone = True
+        if self._on_disconnect:
+            self._watch.discard(self)
+        self.cut()
 
     # -- Beside ------------------------------------------------------------------------------
 

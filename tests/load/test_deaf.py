@@ -18,7 +18,7 @@ import pytest
 import trio
 from hosts.process import MCPKIT, UVICORN, serving_http, started
 from load.busy import SEND_SECONDS
-from load.loadkit import BUSY, Head, Http, Json, alone, change_of, port_of, run, tool, until_as
+from load.loadkit import BUSY, Head, Http, Json, alone, change_of, exchanges, port_of, run, tool, until_as
 from support import HANDSHAKE, STATELESS, initialize, request
 
 ERAS = (HANDSHAKE[-1], STATELESS)
@@ -67,9 +67,7 @@ async def storms(control: Http, uris: list[str], count: int = 1) -> dict[str, fl
 
 async def served(control: Http) -> int:
     """How many answers are on their way to other clients."""
-    objects = (await control.call("inside"))["objects"]
-    count: int = objects.get("turn.Turn", 0) + objects.get("asgi.AsgiExchange", 0)
-    return count - 1
+    return exchanges((await control.call("inside"))["objects"]) - 1
 
 
 @pytest.mark.parametrize("deaf", DEAF)
