@@ -47,9 +47,13 @@ class Watch:
         while True:
             await self._some.wait()
             await trio.sleep(_BRIEF_SECONDS)
-            turns, self._turns, self._some = self._turns, set(), trio.Event()
-            for turn in turns:
-                turn.notice()
+            self._some = trio.Event()
+            self._notice()
+
+    def _notice(self) -> None:
+        turns, self._turns = self._turns, set()
+        for turn in turns:
+            turn.notice()
 
 
 class Turn:
