@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar
 
 from mcpkit.around import Middleware
@@ -167,23 +167,15 @@ class App(Scaffold):
         if transport == "stdio":
             from mcpkit.transports import stdio
 
-            self._settle()
-            stdio.run(self, **options)
+            with _settled(self):
+                stdio.run(self, **options)
         elif transport in _OVER_HTTP:
             from mcpkit.transports import serving
 
-            self._settle()
-            serving.run(self, **{**_OVER_HTTP[transport], **options})
+            with _settled(self):
+                serving.run(self, **{**_OVER_HTTP[transport], **options})
         else:
             raise ValueError(f"unknown transport {transport!r}: use stdio, http or sse")
-
-    def _settle(self) -> None:
-        """The process is ours from here on. What there is, modules and definitions, stays to the end; the garbage
-        collector would look through all of it again and again, and hold up the calls of that moment.
-        """
-        self.registry.resolve()
-        if not gc.get_freeze_count():  # once: garbage that is frozen stays, too
-            gc.freeze()
 
     async def serve(self, transport: str = "stdio", **options: Any) -> None:
         """Like `run`, inside a running trio loop; the caller handles signals, and cancels to stop."""
@@ -213,3 +205,19 @@ class App(Scaffold):
         from mcpkit.transports.options import HttpOptions
 
         return Application.of(self, HttpOptions.of(path=path, **options))
+
+
+@contextmanager
+def _settled(app: App) -> Generator[None]:
+    """The process is ours inside the block. What there is at its beginning, modules and definitions, stays to the end;
+    the garbage collector would look through all of it again and again, and hold up the calls of that moment.
+    """
+    app.registry.resolve()
+    if gc.get_freeze_count():  # somebody else's, or an outer block's
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 from clients.peer import Peer
-from support import HANDSHAKE, STATELESS, initialize
+from support import HANDSHAKE, STATELESS, initialize, request
 
 from mcpkit import App
 from mcpkit.engine import pages
@@ -138,3 +142,35 @@ async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, most: in
             assert named(await listed(runtime, revision)) == ["first"]
         assert runtime.pages is not None
         assert runtime.pages.size <= max(most, 400)
+
+
+def test_the_collector_leaves_alone_what_stays_while_serving(tmp_path: Path) -> None:
+    """`App.run` takes what there is out of its sight, so that it stops no call, and gives it back at the end."""
+    script = tmp_path / "server.py"
+    script.write_text(
+        """
+import gc
+from mcpkit import App
+
+app = App("settled")
+
+
+@app.tool
+async def frozen() -> int:
+    return gc.get_freeze_count()
+
+
+app.run()
+print("left:", gc.get_freeze_count(), file=__import__("sys").stderr)
+"""
+    )
+    call = request(1, "tools/call", {"name": "frozen", "arguments": {}}, revision=STATELESS)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        input=json.dumps(call).encode() + b"\n",
+        capture_output=True,
+        timeout=30,
+        check=True,
+    )
+    assert json.loads(done.stdout)["result"]["structuredContent"] > 1000
+    assert done.stderr == b"left: 0\n"
