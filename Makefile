@@ -20,17 +20,21 @@ run: .venv/ready ## See it work: call a tool of a spawned stdio server, and how 
 	@$(BIN)/mcpkit install examples/simple.py --print
 
 .PHONY: test
-test: .venv/ready tools ## Run all tests, and those of HTTP with the other servers as well
+test: .venv/ready tools ## Run all tests, and beside them those of HTTP with the other servers
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-all test-servers
+
+.PHONY: test-all
+test-all: .venv/ready tools
 	$(BIN)/python -m pytest
-	$(MAKE) test-servers
 
 # hypercorn stands for itself at every connection: all of HTTP. In uvicorn the app is mounted: what it says, and not
-# what the host does with the bytes (nor with methods that the host does not know).
+# what the host does with the bytes (nor with methods that the host does not know). Real clients, which are installed by
+# the first test that needs them, are left to the other run.
 MOUNTED := batches_http check_order handshake_http leaving mirrored_headers origins resume stateless_http
 
 .PHONY: test-servers
 test-servers: .venv/ready ## Run the tests of HTTP with hypercorn, and those of the app with uvicorn
-	MCPKIT_TEST_SERVER=hypercorn $(BIN)/python -m pytest tests/http tests/sse
+	MCPKIT_TEST_SERVER=hypercorn $(BIN)/python -m pytest tests/http tests/sse --ignore=tests/sse/test_real_clients.py
 	MCPKIT_TEST_SERVER=uvicorn $(BIN)/python -m pytest -k 'not NONSENSE' $(MOUNTED:%=tests/http/test_%.py)
 
 .PHONY: conformance
