@@ -21,7 +21,7 @@ run: .venv/ready ## See it work: call a tool of a spawned stdio server, and how 
 
 .PHONY: test
 test: .venv/ready tools ## Run all tests, and beside them those of HTTP with the other servers
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=line test-all test-servers
+	$(MAKE) --no-print-directory --jobs=2 test-all test-servers
 
 .PHONY: test-all
 test-all: .venv/ready tools
