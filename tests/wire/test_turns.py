@@ -156,7 +156,8 @@ def in_thread(text: str) -> str:
     )
     count = 3000  # more than fits into the pipes, and less than what a server keeps for a client
     calls = (call(number, tool, {"text": "x" * 150}) for number in range(count))
-    with subprocess.Popen(command(str(script)), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    words = command(str(script), "--grace", "60")  # what is left when all is written may take a while
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
         writer = threading.Thread(
             target=process.stdin.write, args=(lines(initialize("2025-11-25"), *calls),), daemon=True
