@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, TypeVar
@@ -112,6 +111,8 @@ class Source:
 
 def _check_names(kind: type[Provider]) -> None:
     """Raise TypeError for a method that was meant to be one of a provider's, and cannot be called like it."""
+    import difflib  # which an app without providers need not wait for
+
     own = {name for base in kind.__mro__ if base not in Provider.__mro__ for name in vars(base)}
     for name in sorted(own):
         meant = difflib.get_close_matches(name, _METHODS, n=1, cutoff=0.85)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 class TaskPort:
     """What the ports of all transports have in common: they are used on the engine's own thread, by tasks.
-    For handlers on other threads `invoke` puts a port of their own in front.
+    For handlers on other threads `reached_from` puts a port of their own in front.
     """
 
     @property

@@ -16,6 +16,7 @@ from typing import TypeVar
 from mcpkit.app import App
 from mcpkit.principal import Principal
 from mcpkit.protocol import events, types
+from mcpkit.protocol.connection import Connection
 from mcpkit.protocol.errors import InsufficientScope
 from mcpkit.registry import Record, Registry
 
@@ -63,6 +64,11 @@ def may_read(app: App, principal: Principal | None, uri: str | None) -> bool:
     """Whether the caller may hear of changes of a resource (SUB-11)."""
     found = None if principal is None or uri is None else app.registry.find_resource(uri)
     return found is None or _may_use(app, principal, found[0])
+
+
+def may_hear(app: App, principal: Principal | None, connection: Connection, change: events.Change) -> bool:
+    """Whether a session is to hear of a change: it wants to, and its caller may read what has changed."""
+    return connection.wants(change) and may_read(app, principal, change.uri)
 
 
 def visible(app: App, call: events.Call, shelf: Mapping[str, _R]) -> list[_R]:

@@ -182,9 +182,7 @@ class Session(TaskPort):
             nursery.start_soon(self._tell, self._listener)
 
     def _wants(self, change: events.Change) -> bool:
-        return self._connection.wants(change) and scopes.may_read(
-            self._runtime.app, self.principal, change.uri
-        )
+        return scopes.may_hear(self._runtime.app, self.principal, self._connection, change)
 
     async def _tell(self, listener: Listener) -> None:
         try:

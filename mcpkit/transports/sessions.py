@@ -132,9 +132,7 @@ class Session:
         return self._listener
 
     def _wants(self, change: events.Change) -> bool:
-        return self.connection.wants(change) and scopes.may_read(
-            self._runtime.app, self.principal, change.uri
-        )
+        return scopes.may_hear(self._runtime.app, self.principal, self.connection, change)
 
     async def tell(self) -> None:
         """Put changes on the session's own stream, for as long as the client reads it, and as fast. What is left when
