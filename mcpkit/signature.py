@@ -1,9 +1,8 @@
 """A function's signature, read once: what a client may send, how it is decoded, how the function is called.
 
-The parameters become a msgspec Struct of their own, so that arguments are decoded and checked in one pass.
-Its fields are called p0, p1, … (a parameter may have a name that no field can have) and carry the real names
-on the wire; a parameter with a default may be absent, and is then left to the function's own default,
-whatever object that is.
+The parameters become a msgspec Struct of their own, so that arguments are decoded and checked in one pass. A field
+has the name of its parameter, unless no field can have it; a parameter with a default may be absent, and is then left
+to the function's own default, whatever object that is.
 """
 
 from __future__ import annotations
@@ -27,6 +26,8 @@ from mcpkit.markers import Complete
 from mcpkit.schema import Schema, Unrepresentable, arguments_schema, input_schema, undecodable
 
 Values = dict[str, Any]
+
+_as_dict = msgspec.structs.asdict
 
 
 class Parameter(Struct, frozen=True):
@@ -86,8 +87,12 @@ class Signature:
             )
             for field in fields
         )
-        self._names = tuple(field.name for field in fields)
-        self._complete = all(parameter.required for parameter in self.parameters)
+        self._names = {_field_name(at, field.name): field.name for at, field in enumerate(fields)}
+        """The parameters by the names of their fields."""
+        self._is_exact = all(
+            parameter.required and parameter.name in self._names for parameter in self.parameters
+        )
+        """Whether the fields are the values."""
         self._decode = self._build_decoder()
 
     def _take_raw(self, parameter: inspect.Parameter) -> None:
@@ -117,7 +122,7 @@ class Signature:
         return schema
 
     def _build_decoder(self) -> Callable[[Any], Struct]:
-        members = [_member(index, parameter) for index, parameter in enumerate(self.parameters)]
+        members = [_member(*pair) for pair in zip(self._names, self.parameters, strict=True)]
         for parameter, member in zip(self.parameters, members, strict=True):
             try:
                 msgspec.json.Decoder(member[1], dec_hook=foreign.from_builtins)
@@ -137,10 +142,11 @@ class Signature:
             record = self._decode(arguments)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return self._decode_leniently(arguments)
-        values = zip(self._names, msgspec.structs.astuple(record), strict=True)
-        if self._complete:
-            return dict(values)
-        return {name: value for name, value in values if value is not UNSET}
+        values = _as_dict(record)
+        if self._is_exact:
+            return values
+        names = self._names
+        return {names[field]: value for field, value in values.items() if value is not UNSET}
 
     def _decode_leniently(self, arguments: Any) -> Values:
         try:
@@ -182,10 +188,11 @@ class Signature:
         return msgspec.json.decode(encoded, type=parameter.hint, dec_hook=foreign.from_builtins)
 
     def _unknown(self, arguments: Mapping[str, Any]) -> list[str]:
-        unknown = [name for name in arguments if name not in self._names]
+        known_names = self._names.values()
+        unknown = [name for name in arguments if name not in known_names]
         if not unknown:
             return []
-        known = ", ".join(f"`{name}`" for name in self._names) or "none"
+        known = ", ".join(f"`{name}`" for name in known_names) or "none"
         return [f"unknown argument `{name[:100]}`; known arguments: {known}" for name in unknown[:10]]
 
     def call_arguments(self, values: Values) -> tuple[list[Any], Values]:
@@ -256,12 +263,17 @@ def _exact(hint: Any) -> Any:
     return bounds_inside(hint)
 
 
-def _member(index: int, parameter: Parameter) -> tuple[str, Any, Any]:
+def _member(field: str, parameter: Parameter) -> tuple[str, Any, Any]:
     if parameter.required:
-        return f"p{index}", parameter.hint, msgspec.field(name=parameter.name)
+        return field, parameter.hint, msgspec.field(name=parameter.name)
     options = (parameter.hint, UnsetType)
     hint: Any = typing.Union[options]  # noqa: UP007 - built at run time
-    return f"p{index}", hint, msgspec.field(name=parameter.name, default=UNSET)
+    return field, hint, msgspec.field(name=parameter.name, default=UNSET)
+
+
+def _field_name(index: int, name: str) -> str:
+    """The name of a parameter's field; members of a TypedDict can be called anything."""
+    return name if name.isidentifier() and not name.startswith("__") else f"__{index}__"
 
 
 def _completer(hint: Any) -> Complete | None:
