@@ -17,7 +17,7 @@ from mcpkit.content import Message, plain
 from mcpkit.errors import AnswerMisfit
 from mcpkit.forms import Misfit
 from mcpkit.principal import Principal
-from mcpkit.protocol import events
+from mcpkit.protocol import events, jsonrpc
 from mcpkit.protocol.questions import Question, Root
 from mcpkit.protocol.types import LOG_LEVELS, Implementation, LogLevel, RequestId
 from mcpkit.questions import (
@@ -184,7 +184,7 @@ class _Context:
     def meta(self) -> Mapping[str, Any]:
         """The request's `_meta`, applications' own keys included."""
         if self._meta is None:
-            raw = self._call.raw_params
+            raw = jsonrpc.decode(self._call.data).params
             params: dict[str, Any] = {} if isinstance(raw, msgspec.UnsetType) else msgspec.json.decode(raw)
             self._meta = params.get("_meta") or {}
         return self._meta or {}

@@ -31,7 +31,8 @@ MAX_URI = 8_192
 MAX_BATCH = 1000
 """Messages in one batch; more are refused (BAT-06)."""
 
-_ID = (int, str)
+_REMEMBERED = {"initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+"""Methods that change what is known of the session."""
 _ENDS = (events.Answer, events.Failure, events.Dropped)
 
 
@@ -64,7 +65,7 @@ class Connection:
 
     def receive(self, data: bytes) -> list[events.Received]:
         """What one JSON text means: nothing, one event, or one for each element of a batch."""
-        if not data.startswith(b"{") and jsonrpc.is_array(data):
+        if data[:1] != b"{" and jsonrpc.is_array(data):
             return self._receive_batch(data)
         event = self._receive_one(data)
         return [] if event is None else [event]
@@ -93,53 +94,66 @@ class Connection:
 
     def _receive_one(self, data: bytes, batch: events.Batch | None = None) -> events.Received | None:
         try:
+            data = jsonrpc.text(data)
+            request = methods.read(data)
+            if request is not None:
+                return self._asked(request.id, request.row.name, request.params, data, None, batch)
             message = jsonrpc.decode(data)
         except jsonrpc.Malformed as malformed:
             return events.Refuse(malformed.error, malformed.id, batch)
-        return self.receive_message(message, batch=batch)
+        return self.receive_message(message, data, batch=batch)
 
     def receive_message(
         self,
         message: jsonrpc.Message,
+        data: bytes,
         metadata: headers.Metadata | None = None,
         batch: events.Batch | None = None,
     ) -> events.Received | None:
-        """What a decoded message means; see `eras.identify` for `metadata`."""
-        if isinstance(message.method, UnsetType):
-            if self.session is None or not isinstance(message.id, _ID):
+        """What the message in `data` means; see `eras.identify` for `metadata`."""
+        if message.method is UNSET:
+            if self.session is None or message.id is UNSET or message.id is None:
                 return None  # a response, but nothing was asked
             return events.Reply(message.id, message.result, message.error)
-        if not isinstance(message.id, _ID):
+        if message.id is UNSET or message.id is None:
             return self._notified(message.method, message.params)
-        try:
-            params = methods.decode_params(message.method, message.params)
-            envelope = eras.identify(message.method, params, message.params, self.session, metadata)
-            if isinstance(params, McpError):
-                raise params
-            return self._requested(message.id, message.method, params, message.params, envelope, batch)
-        except McpError as error:
-            return events.Refuse(error, message.id, batch)
+        params = methods.decode_params(message.method, message.params)
+        return self._asked(message.id, message.method, params, data, metadata, batch)
 
-    def _requested(
+    def _asked(
         self,
         request_id: RequestId,
         method: str,
-        params: types.Params,
-        raw: Raw | UnsetType,
-        envelope: events.Envelope,
+        params: types.Params | McpError,
+        data: bytes,
+        metadata: headers.Metadata | None,
         batch: events.Batch | None,
-    ) -> events.Call:
-        if request_id in self._calls:
-            raise InvalidRequest("This id belongs to a request that is still being served: use another one")
+    ) -> events.Call | events.Refuse:
+        try:
+            envelope = eras.identify(method, params, data, self.session, metadata)
+            if isinstance(params, McpError):
+                raise params
+            if request_id in self._calls:
+                raise InvalidRequest(
+                    "This id belongs to a request that is still being served: use another one"
+                )
+            if method in _REMEMBERED:
+                envelope = self._remember(method, params, envelope)
+        except McpError as error:
+            return events.Refuse(error, request_id, batch)
+        call = events.Call(request_id, methods.METHODS[method], params, data, envelope, batch)
+        self._calls[request_id] = call
+        return call
+
+    def _remember(self, method: str, params: types.Params, envelope: events.Envelope) -> events.Envelope:
+        """Take note of a request that changes the session."""
         if isinstance(params, types.InitializeParams):
             envelope = self.session = eras.negotiate(params)
         elif isinstance(params, types.SetLevelParams):
             envelope.log_level = params.level
         elif isinstance(params, types.SubscribeParams):
             self._subscribe(method, params.uri)
-        call = events.Call(request_id, methods.METHODS[method], params, raw, envelope, batch)
-        self._calls[request_id] = call
-        return call
+        return envelope
 
     def _subscribe(self, method: str, uri: str) -> None:
         if method == "resources/unsubscribe":
@@ -209,14 +223,13 @@ class Connection:
         return jsonrpc.notification("notifications/cancelled", params)
 
     def _encode_answer(self, event: events.Answer) -> bytes:
-        call = event.call
-        if isinstance(event.result, Raw):
-            return jsonrpc.result(call.id, event.result)
-        subscription = call.id if call.method.streams else None
-        sealed = eras.seal(
-            event.result, call.envelope, self._identity, wrap=event.wrap, subscription=subscription
-        )
-        return jsonrpc.result(call.id, sealed)
+        call, result = event.call, event.result
+        if not isinstance(result, Raw):
+            subscription = call.id if call.method.streams else None
+            result = eras.seal(
+                result, call.envelope, self._identity, wrap=event.wrap, subscription=subscription
+            )
+        return jsonrpc.result(call.id, result)
 
     def _encode_failure(self, event: events.Failure) -> bytes:
         call = event.call

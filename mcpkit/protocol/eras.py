@@ -41,32 +41,28 @@ _STATELESS_ONLY: list[str] = list(reversed(revisions.STATELESS))
 def identify(
     method: str,
     params: types.Params | McpError,
-    raw: Raw | UnsetType,
+    data: bytes,
     session: Envelope | None,
     metadata: Metadata | None = None,
 ) -> Envelope:
     """The envelope of a request: its own in the stateless era, the `session`'s in the handshake era.
 
-    `params` is what `methods.decode_params` made of `raw`. `metadata` are the headers of a request over HTTP
-    that `is_stateless` has found to be stateless. Raises an `McpError` for the first thing that is wrong, in
-    the order of the stateless era's rules: version, shape of `_meta`, method, each with its header; the
-    parameters come last, so a bad `params` is not raised here.
+    `params` is what could be made of the params in `data`, the whole request. `metadata` are the headers of a
+    request over HTTP that `is_stateless` has found to be stateless. Raises an `McpError` for the first thing that
+    is wrong, in the order of the stateless era's rules: version, shape of `_meta`, method, each with its header;
+    the parameters come last, so a bad `params` is not raised here.
     """
-    if isinstance(params, types.Params):
+    if not isinstance(params, McpError):
         meta = params.meta
-        bare = meta is None or (meta.protocol_version is UNSET and meta.client_capabilities is UNSET)
-        if bare and metadata is None:
-            return _handshake(method, session)
-        if (
-            meta is not None
-            and meta.protocol_version in revisions.STATELESS
-            and meta.client_capabilities is not UNSET
-        ):
-            return _stateless(method, meta, params, raw, metadata)
-    loose = _loose_meta(raw)
+        if meta is None or (meta.protocol_version is UNSET and meta.client_capabilities is UNSET):
+            if metadata is None:
+                return _handshake(method, session)
+        elif meta.protocol_version in revisions.STATELESS and meta.client_capabilities is not UNSET:
+            return _stateless(method, meta, params, data, metadata)
+    loose = _loose_meta(jsonrpc.decode(data).params)
     if metadata is None and not _has_own_keys(loose):
         return _handshake(method, session)
-    return _stateless(method, _check_meta(loose, metadata), params, raw, metadata)
+    return _stateless(method, _check_meta(loose, metadata), params, data, metadata)
 
 
 def _has_own_keys(meta: Any) -> bool:
@@ -123,6 +119,8 @@ def primes_streams(session: Envelope) -> bool:
 
 def _handshake(method: str, session: Envelope | None) -> Envelope:
     row = METHODS.get(method)
+    if session is not None and row is not None and method != "initialize" and row.exists_in(session.revision):
+        return session
     if session is None and row is not None and not row.exists_in(revisions.LAST_HANDSHAKE):
         raise InvalidMeta(f'{method} needs params._meta with "{_OWN_KEYS[0]}" and "{_OWN_KEYS[1]}"')
     if session is None and method not in ("initialize", "ping"):
@@ -133,7 +131,7 @@ def _handshake(method: str, session: Envelope | None) -> Envelope:
     if session is not None and method == "initialize":
         raise InvalidRequest("This connection is initialized already")
     envelope = session or _NOBODY
-    if row is None or not row.since <= envelope.revision <= row.until:
+    if row is None or not row.exists_in(envelope.revision):
         raise _unknown(method, envelope.revision)
     return envelope
 
@@ -155,11 +153,11 @@ def _stateless(
     method: str,
     meta: types.RequestMeta,
     params: types.Params | McpError,
-    raw: Raw | UnsetType,
+    data: bytes,
     metadata: Metadata | None,
 ) -> Envelope:
     revision = meta.protocol_version
-    assert isinstance(revision, str) and not isinstance(meta.client_capabilities, UnsetType)
+    assert revision is not UNSET and meta.client_capabilities is not UNSET
     row = METHODS.get(method)
     if metadata is not None:
         metadata.check_version(revision)
@@ -167,18 +165,19 @@ def _stateless(
     if row is None or not row.exists_in(revision):
         raise _unknown(method, revision)
     if metadata is not None and row.named_by:
-        metadata.check_name(_named(row.named_by, params, raw))
-    client = None if isinstance(meta.client_info, UnsetType) else meta.client_info
-    level = None if isinstance(meta.log_level, UnsetType) else meta.log_level
+        metadata.check_name(_named(row.named_by, params, data))
+    client = None if meta.client_info is UNSET else meta.client_info
+    level = None if meta.log_level is UNSET else meta.log_level
     return Envelope(revision, client, meta.client_capabilities, level)
 
 
-def _named(member: str, params: types.Params | McpError, raw: Raw | UnsetType) -> str:
+def _named(member: str, params: types.Params | McpError, data: bytes) -> str:
     """What the body calls, also when its params do not fit: their turn comes after that of the header. A name that
     is none is like no header.
     """
-    if isinstance(params, types.Params):
+    if not isinstance(params, McpError):
         return str(getattr(params, member))
+    raw = jsonrpc.decode(data).params
     try:
         name = msgspec.json.decode(b"{}" if raw is UNSET else raw).get(member)
     except (msgspec.MsgspecError, RecursionError, UnicodeError, AttributeError):
@@ -234,20 +233,19 @@ def seal(
     wrap: bool = False,
     subscription: types.RequestId | None = None,
 ) -> types.Result:
-    """`result` as the request's revision receives it."""
-    if envelope.revision < revisions.FIRST_STATELESS:
-        known = _without_cache(result) if isinstance(result, types.CacheableResult) else result
-        return revisions.narrow(known, envelope.revision, wrap=wrap)
+    """`result` as the request's revision receives it; in the stateless era it is filled in itself."""
+    revision = envelope.revision
+    is_call = isinstance(result, types.CallToolResult)  # the usual
+    if revision < revisions.FIRST_STATELESS:
+        return revisions.narrow(result if is_call else _without_cache(result), revision, wrap=wrap)
     own: dict[str, Any] = {_SERVER_INFO: identity.implementation}
     if subscription is not None:
         own[_SUBSCRIPTION_ID] = subscription
-    changes: dict[str, Any] = {
-        "result_type": result.result_type or "complete",
-        "meta": {**result.meta, **own} if result.meta else own,
-    }
-    if isinstance(result, types.CacheableResult) and result.ttl_ms is None:
-        changes.update(identity.cache)
-    return structs.replace(result, **changes)
+    result.result_type = result.result_type or "complete"
+    result.meta = {**result.meta, **own} if result.meta else own
+    if not is_call and isinstance(result, types.CacheableResult) and result.ttl_ms is None:
+        result.ttl_ms, result.cache_scope = identity.cache["ttl_ms"], identity.cache["cache_scope"]
+    return result
 
 
 def subscription_meta(subscription: types.RequestId) -> types.Meta:

@@ -48,7 +48,8 @@ class Call(Struct, eq=False):
     id: RequestId
     method: Method
     params: Params
-    raw_params: Raw | UnsetType
+    data: bytes
+    """The request as it came, in JSON."""
     envelope: Envelope
     batch: Batch | None = None
     progress: float | None = None

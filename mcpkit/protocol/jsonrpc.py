@@ -1,7 +1,7 @@
 """JSON-RPC 2.0: bytes to messages and back.
 
-Rule 1. The usual message is decoded in one pass, its `params` left as raw JSON; only a message that fails is
-        looked at a second time.
+Rule 1. A message is decoded in one pass, its `params` left as raw JSON; only a message that fails is looked at a
+        second time. (The usual request is not even left raw: see `methods.read`.)
 Rule 2. An error names the id of the message whenever a well-formed id can be read, whatever else is wrong
         with the message, so that the client's call ends instead of waiting for ever. It is echoed with its
         exact JSON type.
@@ -21,6 +21,7 @@ from mcpkit.protocol.types import RequestId
 
 _BOM = b"\xef\xbb\xbf"
 _OBJECT = ord("{")
+_BACKSLASH = ord("\\")
 _BAD_ID = '"id" must be a string or an integer'
 
 
@@ -84,14 +85,23 @@ def is_array(data: bytes) -> bool:
     return data.removeprefix(_BOM).lstrip()[:1] == b"["
 
 
+def text(data: bytes) -> bytes:
+    """The JSON text in `data`: UTF-8, without what some clients put into it. Raises `Malformed`."""
+    data = data.removeprefix(_BOM)
+    if _BACKSLASH in data and _MAY_BE_SURROGATE.search(data):
+        data = _ESCAPE.sub(_repair_surrogate, data)
+    if not data.isascii():
+        try:
+            data.decode()  # msgspec does not look into what stays raw
+        except UnicodeError as error:
+            raise _diagnose(data, error) from None
+    return data
+
+
 def decode(data: bytes) -> Message:
     """The message in `data`, one JSON text. Raises `Malformed`."""
-    data = data.removeprefix(_BOM)
-    if b"\\" in data and _MAY_BE_SURROGATE.search(data):
-        data = _ESCAPE.sub(_repair_surrogate, data)
+    data = text(data)
     try:
-        if not data.isascii():
-            data.decode()  # msgspec does not look into what stays raw
         message = _decode_message(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise _diagnose(data, error) from None

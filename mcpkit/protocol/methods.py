@@ -6,6 +6,8 @@ revision that know the method.
 
 from __future__ import annotations
 
+from typing import Any, ClassVar, Literal, Union
+
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -54,6 +56,37 @@ _ROWS = (
 )
 
 METHODS = {row.name: row for row in _ROWS}
+
+
+class Request(Struct, tag_field="method"):
+    """A request as it should be. There is a subclass for each method, with its `row` and its `params`."""
+
+    row: ClassVar[Method]
+
+    jsonrpc: Literal["2.0"]
+    id: types.RequestId
+    params: types.Params
+
+
+def _request(row: Method) -> Any:
+    needed = any(member.required for member in msgspec.structs.fields(row.params))
+    default = msgspec.field() if needed else msgspec.field(default_factory=row.params)
+    members = [("params", row.params, default)]
+    return msgspec.defstruct("Request", members, bases=(Request,), tag=row.name, namespace={"row": row})
+
+
+_Usual: Any = Union[tuple(map(_request, _ROWS))]  # noqa: UP007 - built at run time
+_decode_usual = msgspec.json.Decoder(_Usual).decode
+
+
+def read(text: bytes) -> Request | None:
+    """The request in a JSON text, in one pass; None when it is anything else, which takes a closer look."""
+    try:
+        request: Request = _decode_usual(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+    return request
+
 
 _DECODERS = {row.name: msgspec.json.Decoder(row.params).decode for row in _ROWS}
 _decode_plain = msgspec.json.Decoder(types.Params).decode

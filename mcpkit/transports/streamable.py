@@ -100,14 +100,19 @@ class Endpoint:
             raise refused(406, "Accept must include application/json and text/event-stream")
         message = decoded(data)
         if message is not None and _is_stateless(request, message):
-            await self._stateless(exchange, cors, accepted, message)
+            await self._stateless(exchange, cors, accepted, data, message)
         else:
             await self._handshake_post(exchange, cors, accepted, data, message)
 
     # -- The stateless era -------------------------------------------------------------------
 
     async def _stateless(
-        self, exchange: Exchange, cors: HeaderList, accepted: Accepted, message: jsonrpc.Message
+        self,
+        exchange: Exchange,
+        cors: HeaderList,
+        accepted: Accepted,
+        data: bytes,
+        message: jsonrpc.Message,
     ) -> None:
         if not isinstance(message.method, str):
             raise refused(400, "Nothing was asked that this could answer")
@@ -116,7 +121,7 @@ class Endpoint:
             return
         metadata = Metadata(exchange.request.all)
         connection = Connection(self._runtime.identity)
-        event = connection.receive_message(message, metadata)
+        event = connection.receive_message(message, data, metadata)
         if isinstance(event, events.Refuse):
             raise Refused(eras.http_status(event.error), event.error, event.id)
         assert isinstance(event, events.Call)
@@ -210,7 +215,7 @@ class Endpoint:
     ) -> None:
         request = exchange.request
         if message is not None and message.method == "initialize" and request.get("mcp-session-id") is None:
-            await self._initialize(exchange, cors, accepted, message)
+            await self._initialize(exchange, cors, accepted, data)
             return
         try:
             session = await self._session(request)
@@ -243,12 +248,13 @@ class Endpoint:
             raise
 
     async def _initialize(
-        self, exchange: Exchange, cors: HeaderList, accepted: Accepted, message: jsonrpc.Message
+        self, exchange: Exchange, cors: HeaderList, accepted: Accepted, data: bytes
     ) -> None:
         connection = Connection(self._runtime.identity, null_ids=False)
-        event = connection.receive_message(message)
-        if event is None:
+        received = connection.receive(data)
+        if not received:
             raise refused(400, "initialize is a request: it needs an id")
+        (event,) = received
         if isinstance(event, events.Refuse):
             raise Refused(eras.http_status(event.error, handshake=True), event.error, event.id)
         assert isinstance(event, events.Call)

@@ -22,7 +22,8 @@ IDENTITY = events.Identity(types.Implementation("n", "1"), {"ttl_ms": 7, "cache_
 def identified(method: str, params: Any, session: Envelope | None = None) -> Envelope:
     """The envelope of a request."""
     raw = msgspec.UNSET if params is ... else msgspec.Raw(json.dumps(params).encode())
-    return eras.identify(method, methods.decode_params(method, raw), raw, session)
+    data = jsonrpc.request(1, method, raw)
+    return eras.identify(method, methods.decode_params(method, raw), data, session)
 
 
 def code(method: str, params: Any, session: Envelope | None = None) -> int:
@@ -149,12 +150,13 @@ def test_a_handshake_result_stays_plain(revision: str) -> None:
 def test_a_stateless_result_says_what_it_is_and_whose() -> None:
     """RPC-11, META-05, CACH-01: the server's cache fields, unless the result has its own; application keys stay."""
     for own, cache in (({}, (7, "public")), ({"ttl_ms": 0, "cache_scope": "private"}, (0, "private"))):
-        result = types.ReadResourceResult(contents=[], meta={"example.com/a": 1}, **own)
+        given = {"example.com/a": 1}
+        result = types.ReadResourceResult(contents=[], meta=given, **own)
         sealed = json.loads(jsonrpc.encode(eras.seal(result, envelope(STATELESS), IDENTITY, wrap=False)))
         assert (sealed["ttlMs"], sealed["cacheScope"]) == cache
         assert sealed["resultType"] == "complete"
         assert sealed["_meta"] == {"example.com/a": 1, PREFIX + "serverInfo": {"name": "n", "version": "1"}}
-        assert result.meta == {"example.com/a": 1}
+        assert given == {"example.com/a": 1}
 
 
 def test_the_servers_identity_cannot_be_overwritten() -> None:

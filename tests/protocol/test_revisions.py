@@ -111,7 +111,8 @@ IDENTITY = Identity(WHO, {"ttl_ms": 5, "cache_scope": "public"})
 
 def sealed(result: types.Result, revision: str) -> Any:
     """The result as a client of the revision receives it."""
-    return eras.seal(result, Envelope(revision, None, {}, None), IDENTITY, wrap=False)
+    fresh = msgspec.structs.replace(result)  # it is filled in
+    return eras.seal(fresh, Envelope(revision, None, {}, None), IDENTITY, wrap=False)
 
 
 def members(value: Any) -> set[str]:
