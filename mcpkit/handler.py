@@ -50,6 +50,8 @@ class Handler:
         """The signature, once it is resolved."""
         self.talks = False
         """Whether it has a context, through which it can ask and say something."""
+        self.is_plain = False
+        """Whether it takes the arguments and nothing else, by their names, on the engine's own thread."""
         self.resolved = False
         self.quick = True
         """Whether it took but a moment the last time; see `engine.threads`."""
@@ -81,6 +83,7 @@ class Handler:
                 )
         self.signature = signature
         self.talks = wanted in signature.injected.values()
+        self.is_plain = self.mode in ("task", "inline") and not (signature.injected or signature.positional)
         self.resolved = True
         self._frames = []  # they keep every local of the script alive
 

@@ -131,6 +131,7 @@ class LoggedChannel:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
+        self.flush_now = channel.flush_now
         self.flush = channel.flush
         self.drain = channel.drain
         # A list, since an id that is in use may come again: that request is refused at once.

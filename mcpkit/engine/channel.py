@@ -17,6 +17,10 @@ class Channel(Protocol):
     def write(self, message: bytes) -> None:
         """Put a message into the outgoing buffer."""
 
+    def flush_now(self) -> bool:
+        """Send the buffer where that needs no waiting; whether all of it is out. Raises like `flush`."""
+        ...
+
     def flush(self, *, at_once: bool = False) -> Coroutine[Any, Any, None]:
         """Let the buffer go out, with what is written in this pass of the scheduler unless `at_once`, and while it
         does. Raises trio.BrokenResourceError when the client has gone.

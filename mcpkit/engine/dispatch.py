@@ -141,14 +141,17 @@ _IMMEDIATE: dict[str, Callable[[Runtime, events.Call, Any], types.Result]] = {
 async def _call_tool(
     runtime: Runtime, call: events.Call, params: types.CallToolParams, port: Port
 ) -> events.Answer:
-    arguments = _arguments(params.arguments)
     tool = runtime.registry.tools.get(params.name)
     if tool is not None:
-        returned = await uses.in_rounds(runtime, tool, tool.name, tool.decode(arguments), call, port)
-        return events.Answer(call, tool.output.convert(returned), wrap=tool.output.wrap)
+        try:
+            values = tool.decode(params.arguments)
+        except ArgumentError:
+            values = tool.decode(_arguments(params.arguments))
+        returned = await uses.in_rounds(runtime, tool, tool.name, values, call, port)
+        return events.Answer(call, tool.output.convert(returned), tool.output.wrap)
     unknown = InvalidParams(f"Unknown tool: {params.name[:128]!r}")
     provided = uses.provided(runtime, "tool", "call_tool", unknown)
-    values = {"name": params.name, "arguments": _plain(arguments)}
+    values = {"name": params.name, "arguments": _plain(_arguments(params.arguments))}
     try:
         returned = await uses.in_rounds(runtime, provided, params.name, values, call, port)
     except NotFound:

@@ -35,6 +35,9 @@ async def invoke(
     """
     if not runtime.ready.is_set():
         await runtime.ready.wait()
+    if timeout is None and handler.is_plain:
+        result = handler.fn(**values)
+        return await result if type(result) is CoroutineType or inspect.isawaitable(result) else result
     meta = call.params.meta
     if meta is None or meta.progress_token is UNSET:
         if timeout is None:

@@ -95,7 +95,8 @@ class Session(TaskPort):
 
         try:
             with scope:
-                while (call := await self._next_call(nursery)) is not None:
+                while self._queue or await self._read(nursery):
+                    call = self._queue.popleft()
                     reply = await steps.here(dispatch.perform(self._runtime, call, self), hand_over)
                     if call in self._scopes:
                         break
@@ -109,21 +110,20 @@ class Session(TaskPort):
             self._finish(call, events.Dropped(call) if scope.cancelled_caught or reply is None else reply)
             await self._channel.flush()
 
-    async def _next_call(self, nursery: trio.Nursery) -> events.Call | None:
-        """The next call that takes user code; None at the end. It begins when all of a read has been looked at: with
-        it may have come that it is cancelled. None as well when another task has taken over.
+    async def _read(self, nursery: trio.Nursery) -> bool:
+        """Read until there are calls that take user code; False at the end, and when another task has taken over. They
+        begin when all of a read has been looked at: with them may have come that they are cancelled.
         """
         while not self._queue:
-            if not await self._flushed(nursery):
-                return None
-            await self._channel.drain()
+            if not self._channel.flush_now() and not await self._flushed(nursery):
+                return False
             messages = await self._channel.receive()
             if messages is None:
                 self._ended.set()
-                return None
+                return False
             for message in messages:
                 self._take(message, nursery)
-        return self._queue.popleft()
+        return True
 
     async def _flushed(self, nursery: trio.Nursery) -> bool:
         """Let the answers go out. Where that takes time, because the client writes before it reads, another task
@@ -137,6 +137,8 @@ class Session(TaskPort):
             nursery.start_soon(self._lead, nursery)
 
         await steps.here(self._channel.flush(at_once=True), hand_over)
+        if not waited:
+            await self._channel.drain()
         return not waited
 
     def _take(self, message: bytes | Oversized, nursery: trio.Nursery) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable
 from typing import Any, NamedTuple
 
 from mcpkit import around
@@ -43,14 +44,9 @@ async def in_rounds(
     """What a handler returns that may ask the client: in one run where it can wait, else in rounds."""
     asks = runtime.way is not None or rounds.may_ask(target.handlers, call)
     dialogue = await rounds.begin(runtime, call, port) if asks else None
-    simple = runtime.way is None and len(target.handlers) == 1
     while True:
         try:
-            if simple:
-                (handler,) = target.handlers
-                returned = await invoke(runtime, handler, dict(values), call, port, target.timeout, dialogue)
-            else:
-                returned = await _through_middleware(runtime, target, name, values, call, port, dialogue)
+            returned = await _use(runtime, target, name, values, call, port, dialogue)
         except Exception:
             if dialogue is not None:
                 dialogue.check_ended()
@@ -63,6 +59,21 @@ async def in_rounds(
         if not isinstance(returned, InputRequired):
             return returned
         dialogue = await rounds.ask(call, port, dialogue or await rounds.begin(runtime, call, port), returned)
+
+
+def _use(
+    runtime: Runtime,
+    target: Target,
+    name: str,
+    values: Values,
+    call: events.Call,
+    port: Port,
+    dialogue: Dialogue | None,
+) -> Awaitable[Any]:
+    """One round."""
+    if runtime.way is None and len(target.handlers) == 1:
+        return invoke(runtime, target.handlers[0], dict(values), call, port, target.timeout, dialogue)
+    return _through_middleware(runtime, target, name, values, call, port, dialogue)
 
 
 async def _through_middleware(

@@ -18,17 +18,20 @@ _HIGH_WATER = 1024 * 1024
 class LineChannel:
     """Messages as lines. `read` returns some bytes, none at the end. `write` sends a buffer and takes away
     from it what has been sent, so that a write that is cancelled can be continued; it raises
-    trio.BrokenResourceError when nobody reads any more.
+    trio.BrokenResourceError when nobody reads any more. `write_now` does the same as far as that needs no waiting.
     """
 
     def __init__(
         self,
         read: Callable[[], Awaitable[bytes | bytearray]],
         write: Callable[[bytearray], Awaitable[None]],
+        write_now: Callable[[bytearray], None] | None = None,
+        *,
         max_message: int = MAX_MESSAGE,
     ) -> None:
         self._read = read
         self._write = write
+        self._write_now = write_now
         self._splitter = LineSplitter(max_message)
         self._buffer = bytearray()
         self._flushing = False
@@ -49,6 +52,14 @@ class LineChannel:
         """Put a line into the buffer."""
         self._buffer += message
         self._buffer += b"\n"
+
+    def flush_now(self) -> bool:
+        """See `Channel`."""
+        if self._flushing:
+            return False
+        if self._buffer and self._write_now is not None:
+            self._write_now(self._buffer)
+        return not self._buffer
 
     async def flush(self, *, at_once: bool = False) -> None:
         """Send the buffer. One caller sends for all who come meanwhile, and unless `at_once` for all calls that end

@@ -44,7 +44,7 @@ async def attach(
 
     async def serve() -> None:
         with to_client:
-            await Session(runtime, LineChannel(read, write, max_body)).run(grace)
+            await Session(runtime, LineChannel(read, write, max_message=max_body)).run(grace)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)

@@ -79,6 +79,10 @@ class _Channel:
         """See `Channel`."""
         self._writer.put(sse.named("message", message))
 
+    def flush_now(self) -> bool:
+        """See `Channel`. The writer decides."""
+        return False
+
     async def flush(self, *, at_once: bool = False) -> None:
         """See `Channel`. The writer sends by itself."""
         if self._writer.gone:

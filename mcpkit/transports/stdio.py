@@ -27,6 +27,7 @@ _CAN_WAIT = hasattr(trio.lowlevel, "FdStream")
 
 Read = Callable[[], Awaitable[bytes]]
 Write = Callable[[bytearray], Awaitable[None]]
+WriteNow = Callable[[bytearray], None]
 
 
 def run(
@@ -78,11 +79,11 @@ async def _end_on_signal(
 async def _serve(app: App, descriptors: Descriptors, max_body: int, grace: float | None) -> None:
     async with running(app) as runtime:
         streams = _waiting_streams if _CAN_WAIT else threads.streams
-        channel = LineChannel(*streams(*descriptors), max_body)
+        channel = LineChannel(*streams(*descriptors), max_message=max_body)
         await Session(runtime, channel).run(GRACE if grace is None else grace)
 
 
-def _waiting_streams(read_fd: int, write_fd: int) -> tuple[Read, Write]:
+def _waiting_streams(read_fd: int, write_fd: int) -> tuple[Read, Write, WriteNow]:
     os.set_blocking(read_fd, False)
     os.set_blocking(write_fd, False)
 
@@ -101,13 +102,18 @@ def _waiting_streams(read_fd: int, write_fd: int) -> tuple[Read, Write]:
             except OSError:  # a socket whose peer left without reading everything, or a terminal that is gone
                 return b""
 
-    async def write(data: bytearray) -> None:
-        while data:
-            try:
-                del data[: os.write(write_fd, data)]
-            except BlockingIOError:
-                await trio.lowlevel.wait_writable(write_fd)
-            except OSError as error:
-                raise trio.BrokenResourceError("the client has closed its end") from error
+    def write_now(data: bytearray) -> None:
+        try:
+            del data[: os.write(write_fd, data)]
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            raise trio.BrokenResourceError("the client has closed its end") from error
 
-    return read, write
+    async def write(data: bytearray) -> None:
+        write_now(data)
+        while data:
+            await trio.lowlevel.wait_writable(write_fd)
+            write_now(data)
+
+    return read, write, write_now

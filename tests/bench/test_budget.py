@@ -109,12 +109,15 @@ def over_lines(app: App, message: Callable[[int], Any], greeting: Any) -> Counte
                 count.end()
             return data.pop(0) if data else b""
 
-        async def write(out: bytearray) -> None:
+        def write_now(out: bytearray) -> None:
             written.extend(out)
             out.clear()
 
+        async def write(out: bytearray) -> None:
+            write_now(out)
+
         async with running(app) as runtime:
-            await Session(runtime, LineChannel(read, write)).run()
+            await Session(runtime, LineChannel(read, write, write_now)).run()
         answers = [json.loads(line) for line in written.splitlines()]
         assert len(answers) == requests + 1
         assert all("result" in answer and not answer["result"].get("isError") for answer in answers)
@@ -126,9 +129,9 @@ ECHO = {"name": "echo", "arguments": {"text": "hello"}}
 ORDER = {"name": "order", "arguments": {"order": {"items": [{"name": "a", "size": 1}] * 3}}}
 
 BUDGETS = {
-    "call": ("tools/call", ECHO, 46),
-    "typed call": ("tools/call", ORDER, 53),
-    "list": ("tools/list", {}, 38),
+    "call": ("tools/call", ECHO, 40),
+    "typed call": ("tools/call", ORDER, 47),
+    "list": ("tools/list", {}, 32),
 }
 
 
