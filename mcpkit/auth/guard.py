@@ -44,7 +44,7 @@ class Gate:
     """The gate of one app."""
 
     def __init__(self, auth: Auth) -> None:
-        self._auth = auth
+        self.auth = auth
         self._failures = Failures()
 
     async def admit(self, request: Request, site: Site) -> Caller | Refusal:
@@ -59,7 +59,7 @@ class Gate:
         if len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token):
             return self._wrong(site)
         try:
-            principal = await self._auth.verify(token, site)
+            principal = await self.auth.verify(token, site)
         except Unavailable as unavailable:
             return Refusal(503, str(unavailable), [retry_after(unavailable.retry_after)])
         except trio.Cancelled:
@@ -72,7 +72,7 @@ class Gate:
         return self._with_scopes(principal, token, site)
 
     def _with_scopes(self, principal: Principal, token: str, site: Site) -> Caller | Refusal:
-        auth = self._auth
+        auth = self.auth
         forbidden = functools.partial(self._forbidden, site)
         if not all(auth.allows(principal, scope) for scope in auth.required_scopes):
             needed = " ".join(auth.required_scopes)
@@ -80,11 +80,11 @@ class Gate:
         return Caller(principal, token, forbidden)
 
     def _forbidden(self, site: Site, scopes: Sequence[str]) -> HeaderList:
-        return [challenge(self._auth, site, "insufficient_scope", "The token lacks a scope", scopes)]
+        return [challenge(self.auth, site, "insufficient_scope", "The token lacks a scope", scopes)]
 
     def _refuse(self, status: int, site: Site, error: str, message: str) -> Refusal:
-        scopes = self._auth.required_scopes
-        header = challenge(self._auth, site, error, message if error else "", scopes)
+        scopes = self.auth.required_scopes
+        header = challenge(self.auth, site, error, message if error else "", scopes)
         return Refusal(status, message, [header])
 
     def _wrong(self, site: Site) -> Refusal:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mcpkit.protocol.errors import HeaderMismatch
@@ -77,15 +77,15 @@ def _count(node: Any) -> int:
 class Metadata:
     """What the headers of a stateless request say of its body; each check raises `HeaderMismatch`.
 
-    `values` gives the values of a header by its name, surrounding blanks removed.
+    `values` are those of each header by its name in lower case, surrounding blanks removed.
     """
 
-    def __init__(self, values: Callable[[str], list[str]]) -> None:
+    def __init__(self, values: Mapping[str, Sequence[str]]) -> None:
         self._values = values
 
     def check_version(self, version: str) -> None:
         """`MCP-Protocol-Version` is there and is the body's (HM-16)."""
-        if len(self._values("MCP-Protocol-Version")) > 1:
+        if len(self._values.get("mcp-protocol-version", ())) > 1:
             raise HeaderMismatch("The header MCP-Protocol-Version is there more than once")
         self._require("MCP-Protocol-Version", version)
 
@@ -105,7 +105,7 @@ class Metadata:
             header = f"Mcp-Param-{node[PARAMETER_KEY]}"
             value = _at(arguments, path)
             if value is None:
-                if self._values(header):
+                if header.lower() in self._values:
                     raise HeaderMismatch(f"{header} is set, but the body has no value for it")
             elif not _same(self._single(header, decode=True), value):
                 raise HeaderMismatch(f"{header} differs from the body")
@@ -115,7 +115,7 @@ class Metadata:
             raise HeaderMismatch(f"{header} differs from the body")
 
     def _single(self, header: str, *, decode: bool) -> str:
-        values = self._values(header)
+        values = self._values.get(header.lower())
         if not values:
             raise HeaderMismatch(f"The header {header} is missing")
         if len(set(values)) > 1:

@@ -6,22 +6,27 @@ import time
 from collections.abc import Awaitable, Callable
 
 from mcpkit.engine import access
-from mcpkit.transports.http import Exchange, HeaderList
+from mcpkit.transports.http import Answering, HeaderList
 
 
 class LoggedExchange:
-    """An `http.Exchange` for one line of the access log, which `log` writes when it is over."""
+    """An exchange for one line of the access log, which `log` writes when it is over."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Answering) -> None:
         self.request = exchange.request
         self._exchange = exchange
         self._began = time.perf_counter()
-        self._what = self.request.method
+        self._what = access.clean(f"{self.request.method} {self.request.path}")
         self._asks = False
         self.status: int | None = None
         """The status of the answer, once there is one."""
         self._last = b""
         """What was sent last: the answer is the end of a stream."""
+
+    @property
+    def started(self) -> bool:
+        """See `http.Answering`."""
+        return self._exchange.started
 
     def log(self) -> None:
         """Write the line: what was asked, the status, and what else is to be said of the answer."""

@@ -18,7 +18,7 @@ from mcpkit.transports import limits
 from mcpkit.transports.guest import Guest, from_asyncio, until_host_ends
 from mcpkit.transports.http import BodyRefused, Disconnected, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
-from mcpkit.transports.service import Service, refuse
+from mcpkit.transports.service import Service
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -101,17 +101,9 @@ class Application:
         async with trio.open_nursery() as nursery:
             exchange = AsgiExchange(scope, receive, send, nursery, self._service.options.send_timeout)
             with suppress(Disconnected):
-                await self._answer(exchange, scope["headers"])
+                await self._service.serve(exchange, exchange.problem())
                 await exchange.finish()
             nursery.cancel_scope.cancel()
-
-    async def _answer(self, exchange: AsgiExchange, headers: HeaderList) -> None:
-        if sum(len(name) + len(value) for name, value in headers) > limits.MAX_HEADER_BYTES:
-            await refuse(exchange, 431, f"The headers are larger than {limits.MAX_HEADER_BYTES:,} bytes")
-        elif exchange.is_ambiguous():
-            await refuse(exchange, 400, "The length of the body is given in two ways")
-        else:
-            await self._service.serve(exchange)
 
 
 class AsgiExchange:
@@ -150,12 +142,18 @@ class AsgiExchange:
         self._watching = False
         self._on_disconnect: list[Callable[[], object]] = []
 
-    def is_ambiguous(self) -> bool:
-        """Whether the body has two lengths. Then a proxy may have seen another end of it than this server, and what
-        follows on the connection is not to be trusted (RFC 9112 section 6.3).
+    def problem(self) -> tuple[int, str] | None:
+        """Why the request is not to be served, with a status: a host may allow more than we do. Where the body has two
+        lengths, a proxy may have seen another end of it than this server, and what follows on the connection is not to
+        be trusted (RFC 9112 section 6.3).
         """
-        self._body_tried = all(map(self.request.all, ("content-length", "transfer-encoding")))
-        return self._body_tried
+        request = self.request
+        if sum(len(name) + len(value) for name, value in request.headers) > limits.MAX_HEADER_BYTES:
+            return 431, f"The headers are larger than {limits.MAX_HEADER_BYTES:,} bytes"
+        if all(map(request.all, ("content-length", "transfer-encoding"))):
+            self._body_tried = True
+            return 400, "The length of the body is given in two ways"
+        return None
 
     async def body(self, limit: int, seconds: float) -> bytes:
         """See `http.Exchange`."""

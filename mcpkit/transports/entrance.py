@@ -1,5 +1,9 @@
-"""What comes first in a request over HTTP, whichever endpoint it is for: may this client speak to the server, with
-this verb, in this form? What is refused is answered here, with its status and an error.
+"""The one way in to what is served over HTTP: may this client speak to it, with this verb, in this form? What is
+refused is answered here, with its status and an error.
+
+Rule 1. The order of the checks is that of the specification: the verb, the names that the request was sent to and comes
+        from, the token. In an app with auth the verb is last: nobody learns there what they may not use (AUTH-09).
+Rule 2. A preflight never needs a token: browsers send none with it.
 """
 
 from __future__ import annotations
@@ -10,15 +14,15 @@ from typing import Any
 
 import msgspec
 
-from mcpkit.engine import access
+from mcpkit.auth.base import Auth, Site, canonical
+from mcpkit.auth.guard import Gate, Refusal
 from mcpkit.protocol import eras, jsonrpc
 from mcpkit.protocol.errors import InvalidRequest, McpError
 from mcpkit.stores.base import StoreError
 from mcpkit.transports import http
-from mcpkit.transports.access import LoggedExchange
-from mcpkit.transports.http import BodyRefused, Disconnected, Exchange, HeaderList, Request
+from mcpkit.transports.http import BodyRefused, Exchange, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
-from mcpkit.transports.security import Guard
+from mcpkit.transports.security import Guard, own_origin
 from mcpkit.transports.sessions import TooManySessions
 
 Accepted = tuple[bool, ...]
@@ -40,6 +44,11 @@ class Refused(Exception):
         self.request_id = request_id
         self.headers = headers
 
+    async def answer(self, exchange: Exchange, cors: HeaderList = ()) -> None:
+        """Tell the client."""
+        body = jsonrpc.error(self.request_id, eras.error_object(self.error, None))
+        await exchange.respond(self.status, http.json_headers((*cors, *self.headers)), body)
+
 
 def refused(status: int, message: str, headers: HeaderList = ()) -> Refused:
     """A request that is wrong in a way that no code of the protocol is about."""
@@ -52,69 +61,89 @@ def unavailable(error: Exception, request_id: Any = msgspec.UNSET) -> Refused:
 
 
 class Entrance:
-    """The entrance of one server. With `guarded`, requests have passed the gateway, and without a caller nobody is let
-    in.
+    """The entrance of one endpoint, which is served with some verbs. Its tokens are for `resource`, a path: messages
+    are posted to the resource that their stream is.
     """
 
-    def __init__(self, options: HttpOptions, *, guarded: bool) -> None:
-        self._guarded = guarded
-        self._options = options
-        self._guard = Guard(options.allowed_hosts, options.allowed_origins)
-        self._logs = access.enabled()
-
-    async def serve(
-        self, exchange: Exchange, verbs: Sequence[str], answer: Answer, *, logs_accepted: bool = True
+    def __init__(
+        self, guard: Guard, gate: Gate | None, resource: str, verbs: Sequence[str], answer: Answer
     ) -> None:
-        """Answer a request with one of some verbs. Without `logs_accepted`, what is answered with 202 has no line in
-        the access log: its true answer has one.
-        """
-        if not self._logs:
-            await self._serve(exchange, verbs, answer)
-            return
-        logged = LoggedExchange(exchange)
-        try:
-            await self._serve(logged, verbs, answer)
-        finally:
-            if logs_accepted or logged.status != 202:
-                logged.log()
+        self._guard = guard
+        self._gate = gate
+        self._resource = resource
+        self._verbs = (*verbs, "OPTIONS")
+        self._answer = answer
 
-    async def _serve(self, exchange: Exchange, verbs: Sequence[str], answer: Answer) -> None:
+    async def serve(self, exchange: Exchange) -> None:
+        """Answer a request."""
         request = exchange.request
         cors: HeaderList = ()
         try:
-            if request.method not in (*verbs, "OPTIONS"):
-                allow = ", ".join([*verbs, "OPTIONS"]).encode()
-                raise refused(405, f"{request.method} is not supported", [(b"allow", allow)])
-            reason = self._guard.refuses(request)
-            if reason is not None:
-                raise refused(403, reason)
-            cors = self._guard.cors(request)
+            cors, site = request.once(self._look)
             if request.method == "OPTIONS":
                 await exchange.respond(204, self._guard.preflight(request))
-            elif self._guarded and request.caller is None:
-                raise refused(
-                    401, "This server needs a token"
-                )  # whoever serves this has forgotten the gateway
-            else:
-                await answer(exchange, cors)
-        except (Refused, TooManySessions, StoreError) as error:
-            refusal = error if isinstance(error, Refused) else unavailable(error)
-            body = jsonrpc.error(refusal.request_id, eras.error_object(refusal.error, None))
-            await exchange.respond(refusal.status, http.json_headers((*cors, *refusal.headers)), body)
-        except Disconnected:
-            pass  # there is nobody to answer
+                return
+            if self._gate is not None and site is not None:
+                admitted = await self._gate.admit(request, site)
+                if isinstance(admitted, Refusal):
+                    raise refused(admitted.status, admitted.message, admitted.headers)
+                request.caller = admitted
+                self._check_verb(request)
+            await self._answer(exchange, cors)
+        except Refused as refusal:
+            await refusal.answer(exchange, cors)
+        except (TooManySessions, StoreError) as error:
+            await unavailable(error).answer(exchange, cors)
 
-    async def body(self, exchange: Exchange, limit: int) -> bytes:
-        """The body, which is to be JSON, of at most `limit` bytes unless the options say otherwise."""
-        kind = (exchange.request.get("content-type") or "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise refused(415, "Content-Type must be application/json")
-        if self._options.max_body is not None:
-            limit = self._options.max_body
-        try:
-            return await exchange.body(limit, self._options.body_timeout)
-        except BodyRefused as refusal:
-            raise refused(refusal.status, str(refusal)) from None
+    def _look(self, request: Request) -> tuple[HeaderList, Site | None]:
+        """What the head says by itself: the headers for web pages, and where tokens are needed, what they are to be
+        for. Raises `Refused`.
+        """
+        if self._gate is None:
+            self._check_verb(request)
+        reason = self._guard.refuses(request)
+        if reason is not None:
+            raise refused(403, reason)
+        site = None
+        if self._gate is not None and request.method != "OPTIONS":
+            site = site_of(self._gate.auth, request, self._resource)
+        return self._guard.cors(request), site
+
+    def _check_verb(self, request: Request) -> None:
+        if request.method not in self._verbs:
+            allow = ", ".join(self._verbs).encode()
+            raise refused(405, f"{request.method} is not supported", [(b"allow", allow)])
+
+
+def site_of(auth: Auth, request: Request, path: str) -> Site:
+    """Where a request found us. Raises `Refused` when its Host header cannot be part of a URL."""
+    try:
+        origin = canonical(own_origin(request) or "")
+    except ValueError:  # no host, or a port that is none
+        raise refused(403, "Forbidden: the Host header names no host") from None
+    resource = auth.resource or origin + (request.prefix + path).rstrip("/")
+    return Site(origin, request.prefix, path, resource, request.client)
+
+
+# -- What is asked ---------------------------------------------------------------------------
+
+
+async def json_body(exchange: Exchange, limit: int, options: HttpOptions) -> bytes:
+    """The body, which is to be JSON, of at most `limit` bytes unless the options say otherwise."""
+    if not is_json(exchange.request.get("content-type")):
+        raise refused(415, "Content-Type must be application/json")
+    if options.max_body is not None:
+        limit = options.max_body
+    try:
+        return await exchange.body(limit, options.body_timeout)
+    except BodyRefused as refusal:
+        raise refused(refusal.status, str(refusal)) from None
+
+
+@functools.lru_cache(64)  # a client says the same each time
+def is_json(content_type: str | None) -> bool:
+    """Whether a body is JSON by its Content-Type; its parameters say nothing (HM-08)."""
+    return (content_type or "").partition(";")[0].strip().lower() == "application/json"
 
 
 def decoded(data: bytes) -> jsonrpc.Message | None:

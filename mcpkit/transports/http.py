@@ -8,14 +8,15 @@ from the adapter's own task.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
 from mcpkit.principal import Principal
 
 HeaderList = Sequence[tuple[bytes, bytes]]
+T = TypeVar("T")
 
 
 class Disconnected(Exception):
@@ -55,18 +56,36 @@ class Request(Struct):
     prefix: str = ""
     caller: Caller | None = None
     query: bytes = b""
-    _by_name: dict[str, list[str]] | None = None
+    _by_name: dict[str, list[str]] = {}
+    _seen: dict[Any, Any] = {}
 
-    def all(self, name: str) -> list[str]:
-        """The values of a header, surrounding blanks removed. What is not ASCII comes out as Latin-1."""
+    @property
+    def values(self) -> Mapping[str, list[str]]:
+        """The values of each header, surrounding blanks removed. What is not ASCII comes out as Latin-1."""
         names = self._by_name
-        if names is None:
-            names = self._by_name = {}
+        if not names:
             for key, value in self.headers:
                 values = names.setdefault(key.decode("latin-1"), [])
                 values.append(value.decode("latin-1").strip(" \t"))
-        found = names.get(name)
-        return names.get(name.lower(), []) if found is None else found
+        return names
+
+    def all(self, name: str) -> list[str]:
+        """The values of a header; its name in lower case, as for `get`."""
+        return self.values.get(name, [])
+
+    def get(self, name: str) -> str | None:
+        """The value of a header; several are joined by commas (RFC 9110 section 5.3)."""
+        values = self.values.get(name)
+        return None if values is None else ", ".join(values)
+
+    def once(self, look: Callable[[Request], T]) -> T:
+        """What `look` says of the request without its caller: it is asked once for all copies of the request, since a
+        client says the same each time.
+        """
+        found = self._seen.get(look)
+        if found is None:
+            found = self._seen[look] = look(self)
+        return cast(T, found)
 
     @property
     def principal(self) -> Principal | None:
@@ -87,13 +106,7 @@ class Request(Struct):
     @property
     def mapping(self) -> dict[str, str]:
         """All headers by name."""
-        self.all("")
-        return {name: ", ".join(values) for name, values in (self._by_name or {}).items()}
-
-    def get(self, name: str) -> str | None:
-        """The value of a header; several are joined by commas (RFC 9110 section 5.3)."""
-        values = self.all(name)
-        return ", ".join(values) if values else None
+        return {name: ", ".join(values) for name, values in self.values.items()}
 
 
 class Exchange(Protocol):
@@ -123,6 +136,14 @@ class Exchange(Protocol):
         """Call a function when the client goes away before the answer is complete; at once when it has
         already.
         """
+
+
+class Answering(Exchange, Protocol):
+    """The exchange of an adapter, which sees to its end."""
+
+    @property
+    def started(self) -> bool:
+        """Whether an answer has begun."""
 
 
 Handler = Callable[[Exchange], Awaitable[None]]

@@ -195,7 +195,7 @@ class Connection:
 
     async def _answer(self, turn: Turn) -> None:
         try:
-            await self._listener.service.answer(turn)
+            await self._listener.service.answer(self._listener.life, turn)
         except Disconnected:
             pass
         except Exception as error:
@@ -217,7 +217,6 @@ class Connection:
         self._request = Request(
             head.method, head.path, head.headers, server=server, client=client, query=head.query
         )
-        self._request.all("")  # what it finds is kept as well
         self._data = data
 
     async def _next(self) -> bytes | None:

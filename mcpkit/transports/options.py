@@ -99,3 +99,8 @@ class HttpOptions(Struct, kw_only=True, frozen=True):
         if self.with_sse or self.transport == "sse":
             found.append((f"{folder}/message", "message"))
         return found
+
+    @property
+    def resources(self) -> Sequence[str]:
+        """The paths of what there are tokens for; the first is the app's own."""
+        return [path for path, kind in self.endpoints if kind != "message"]

@@ -57,7 +57,8 @@ class Proxies:
             scheme=scheme if scheme in ("http", "https") else request.scheme,
             headers=headers,
             prefix=_prefix(request) + request.prefix,
-            _by_name=None,
+            _by_name={},
+            _seen={},
         )
 
     def _trusts(self, address: str | None) -> bool:

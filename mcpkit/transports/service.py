@@ -8,23 +8,27 @@ An adapter (`asgi`, `listener`) makes an exchange of each request, and the servi
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
-from typing import Protocol
 
 import trio
 
 from mcpkit.app import App
+from mcpkit.auth.guard import Gate
 from mcpkit.engine import access, scopes
 from mcpkit.engine.dispatch import report
 from mcpkit.engine.runtime import Runtime, running
 from mcpkit.errors import innermost
-from mcpkit.transports.entrance import Entrance
-from mcpkit.transports.gateway import Gateway
-from mcpkit.transports.http import Disconnected, Exchange, Handler
-from mcpkit.transports.options import HttpOptions
+from mcpkit.transports.access import LoggedExchange
+from mcpkit.transports.entrance import Answer, Entrance
+from mcpkit.transports.http import Answering, Disconnected, Exchange, Handler, Request
+from mcpkit.transports.openroutes import OpenRoutes
+from mcpkit.transports.options import HttpOptions, Kind
+from mcpkit.transports.proxies import Proxies
+from mcpkit.transports.security import Guard
 from mcpkit.transports.sse import SseEndpoint
 from mcpkit.transports.streamable import Endpoint
 
@@ -32,14 +36,14 @@ _log = logging.getLogger("mcpkit")
 
 
 @asynccontextmanager
-async def serving(app: App, options: HttpOptions) -> AsyncGenerator[Endpoints]:
+async def serving(app: App, options: HttpOptions, guard: Guard) -> AsyncGenerator[Endpoints]:
     """The endpoints of `app`, running inside the block. Raises TypeError when something that was registered
     cannot be served, and what the lifespan raises.
     """
     async with running(app) as runtime, trio.open_nursery() as nursery:
         if app.auth is not None:
             await app.auth.run(runtime.store)
-        endpoints = Endpoints(runtime, nursery, options)
+        endpoints = Endpoints(runtime, nursery, options, guard)
         try:
             yield endpoints
         finally:
@@ -50,18 +54,22 @@ async def serving(app: App, options: HttpOptions) -> AsyncGenerator[Endpoints]:
 class Endpoints:
     """All endpoints of one running app; which of them are there, the options say."""
 
-    def __init__(self, runtime: Runtime, nursery: trio.Nursery, options: HttpOptions) -> None:
-        entrance = Entrance(options, guarded=runtime.app.auth is not None)
-        streamable = Endpoint(runtime, nursery, options, entrance)
-        sse = SseEndpoint(runtime, options, entrance)
-        handlers: dict[str, Handler] = {
-            "streamable": streamable.handle,
-            "stream": sse.stream,
-            "message": sse.message,
+    def __init__(self, runtime: Runtime, nursery: trio.Nursery, options: HttpOptions, guard: Guard) -> None:
+        streamable = Endpoint(runtime, nursery, options)
+        sse = SseEndpoint(runtime, options)
+        kinds: dict[Kind, tuple[tuple[str, ...], Answer]] = {
+            "streamable": (("POST", "GET", "DELETE"), streamable.answer),
+            "stream": (("GET",), sse.stream),
+            "message": (("POST",), sse.message),
         }
+        gate = None if runtime.app.auth is None else Gate(runtime.app.auth)
+        resources = options.resources
         self._runtime = runtime
         self._all = (streamable, sse)
-        self.handlers = {path: handlers[kind] for path, kind in options.endpoints}
+        self.handlers: dict[str, Handler] = {
+            path: Entrance(guard, gate, path if path in resources else resources[-1], *kinds[kind]).serve
+            for path, kind in options.endpoints
+        }
         """By path, those of the options."""
 
     async def ready(self) -> None:
@@ -108,34 +116,9 @@ class Life:
             await self._idle.wait()
 
 
-class Answering(Exchange, Protocol):
-    """The exchange of an adapter."""
-
-    started: bool
-    """Whether an answer has begun."""
-
-
 async def refuse(exchange: Exchange, status: int, text: str) -> None:
     """Answer where the protocol has not begun."""
-    if access.enabled():
-        access.write(access.clean(f"{exchange.request.method} {exchange.request.path}"), str(status))
     await exchange.respond(status, [(b"content-type", b"text/plain")], text.encode() + b"\n")
-
-
-async def _handled(handler: Handler, exchange: Answering) -> None:
-    """What goes wrong outside the user's handlers, in a store or an `Auth` of the user's, is logged here, and told
-    unless an answer has begun: then it is raised, for whoever carries the answer to cut it.
-    """
-    try:
-        await handler(exchange)
-    except Disconnected:
-        raise
-    except Exception as error:
-        request = exchange.request
-        report("%s %s failed", request.method, access.clean(request.path), error=error)
-        if exchange.started:
-            raise
-        await refuse(exchange, 500, "Internal Server Error")
 
 
 class Service:
@@ -156,8 +139,12 @@ class Service:
             scopes.check_unguarded(app)
         self.options = options
         self._app = app
-        self._gateway = Gateway(app.auth, options)
-        self._paths = {path for path, _ in options.endpoints}
+        self._proxies = Proxies(options.trusted_proxies) if options.trusted_proxies else None
+        strict = app.auth is not None and app.auth.trusts_host
+        self._guard = Guard(options.allowed_hosts, options.allowed_origins, strict=strict)
+        self._open = None if app.auth is None else OpenRoutes(app.auth, self._guard, options.resources)
+        self._kinds = dict(options.endpoints)
+        self._logs = access.enabled()
         self._raises = raises
         self._host_ends = host_ends
         # Of each trio run: a process may have several, one after the other or in threads.
@@ -171,6 +158,7 @@ class Service:
         if life is None:
             life = Life()
             self._life.set(life)
+            self._logs = access.enabled()
             # Not a child of this request: it must go on when the request has ended.
             trio.lowlevel.spawn_system_task(self._run, life)
         if not life.ready.is_set():
@@ -204,7 +192,7 @@ class Service:
 
     async def _run(self, life: Life) -> None:
         try:
-            async with serving(self._app, self.options) as life.endpoints:
+            async with serving(self._app, self.options, self._guard) as life.endpoints:
                 await life.endpoints.ready()
                 life.ready.set()
                 async with trio.open_nursery() as nursery:
@@ -237,49 +225,78 @@ class Service:
 
     # -- Requests --------------------------------------------------------------------------------
 
-    async def serve(self, exchange: Answering) -> None:
+    async def serve(self, exchange: Answering, wrong: tuple[int, str] | None = None) -> None:
         """Answer a request, whatever it is for. The first starts the app, where nobody has. One that is cut short by
-        the end of the server is told so.
+        the end of the server is told so. `wrong` is the status and the reason for one that is not to be served.
         """
-        found = await self._find(exchange)
-        if found is not None:
-            life, handler = found
-            with life.requests() as scope:
-                await _handled(handler, exchange)
-            if scope.cancelled_caught:
-                await self.tell_ending(exchange)
+        await self._logged(exchange, functools.partial(self._serve, wrong))
 
-    async def answer(self, exchange: Answering) -> None:
-        """`serve`, for whoever sees to the end of the server with `Life.requests` of their own."""
-        found = await self._find(exchange)
-        if found is not None:
-            await _handled(found[1], exchange)
-
-    async def _find(self, exchange: Answering) -> tuple[Life, Handler] | None:
-        """What answers a request; nothing when it is answered already."""
-        path, open_route = self._route(exchange)
-        if path is None:
-            await refuse(exchange, 404, "Not Found")
-            return None
+    async def _serve(self, wrong: tuple[int, str] | None, exchange: Answering) -> None:
+        if wrong is not None:
+            await refuse(exchange, *wrong)
+            return
         try:
             life = await self.start()
         except Exception:
             await refuse(exchange, 503, "The app could not be started")
-            return None
-        if life.endpoints is None:
-            await refuse(exchange, 503, "The app has ended")
-            return None
-        return life, open_route or self._gateway.guarded(path, life.endpoints.handlers[path])
+            return
+        with life.requests() as scope:
+            await self._answer(life, exchange)
+        if scope.cancelled_caught:
+            await self.tell_ending(exchange)
 
-    def _route(self, exchange: Answering) -> tuple[str | None, Handler | None]:
-        """The path of an endpoint, or what is open to all at this one; no path where there is nothing."""
-        path, root = exchange.request.path, exchange.request.prefix
-        if root and path.startswith(root):
-            path = path[len(root) :]
-        exchange.request = self._gateway.seen(exchange.request)
+    async def answer(self, life: Life, exchange: Answering) -> None:
+        """`serve`, for whoever has started the app, and sees to its end with `Life.requests`."""
+        await self._logged(exchange, functools.partial(self._answer, life))
+
+    async def _logged(self, exchange: Answering, answer: Callable[[Answering], Awaitable[None]]) -> None:
+        """Answer, with a line in the access log. What is posted beside a stream has none when it is accepted: its
+        true answer has one.
+        """
+        if not self._logs:
+            await answer(exchange)
+            return
+        logged = LoggedExchange(exchange)
+        route = exchange.request.once(self._route)
+        try:
+            await answer(logged)
+        finally:
+            if logged.status != 202 or not isinstance(route, str) or self._kinds[route] != "message":
+                logged.log()
+
+    async def _answer(self, life: Life, exchange: Answering) -> None:
+        """What goes wrong outside the user's handlers, in a store or an `Auth` of the user's, is logged here, and told
+        unless an answer has begun: then it is raised, for whoever carries the answer to cut it.
+        """
+        request = exchange.request
+        route = request.once(self._route)
+        if self._proxies is not None:
+            exchange.request = self._proxies.seen(request)
+        try:
+            if route is None:
+                await refuse(exchange, 404, "Not Found")
+            elif life.endpoints is None:
+                await refuse(exchange, 503, "The app has ended")
+            else:
+                handler = life.endpoints.handlers[route] if isinstance(route, str) else route
+                await handler(exchange)
+        except Disconnected:
+            raise
+        except Exception as error:
+            report("%s %s failed", request.method, access.clean(request.path), error=error)
+            if exchange.started:
+                raise
+            await refuse(exchange, 500, "Internal Server Error")
+
+    def _route(self, request: Request) -> str | Handler | None:
+        """The path of an endpoint, or what is open to all at this one; None where there is nothing."""
+        path = request.path
+        if request.prefix and path.startswith(request.prefix):
+            path = path[len(request.prefix) :]
         endpoint = path.rstrip("/")
-        open_route = None if endpoint in self._paths else self._gateway.open_route(path)
-        return (endpoint if endpoint in self._paths or open_route is not None else None), open_route
+        if endpoint in self._kinds:
+            return endpoint
+        return None if self._open is None else self._open.find(path)
 
     async def tell_ending(self, exchange: Answering) -> None:
         """Answer a request that was cut short, if nothing was said yet."""

@@ -92,8 +92,8 @@ async def serve(
     address = Address(host, port, fd)
     service = Service(app, HttpOptions.of(**options), raises=True)
     with listening(address) as bound:
-        paths = [path or "/" for path, kind in service.options.endpoints if kind != "message"]
-        urls = dict.fromkeys(address.url(bound, path, tls=certfile is not None) for path in paths)
+        paths = service.options.resources
+        urls = dict.fromkeys(address.url(bound, path or "/", tls=certfile is not None) for path in paths)
         if server == "hypercorn" or certfile is not None:
             from mcpkit.transports import hypercorn
 

@@ -29,7 +29,7 @@ from mcpkit.engine.runtime import Runtime
 from mcpkit.engine.serve import Session
 from mcpkit.protocol import eras, jsonrpc, methods, sse, types
 from mcpkit.protocol.errors import InsufficientScope
-from mcpkit.transports.entrance import Entrance, Refused, accepts, decoded, refused
+from mcpkit.transports.entrance import Refused, accepts, decoded, json_body, refused
 from mcpkit.transports.http import Exchange, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
 from mcpkit.transports.port import RequestPort
@@ -122,27 +122,19 @@ class _Session(RequestPort, Session):
 class SseEndpoint:
     """The stream at one path and the messages at another, of one running app."""
 
-    def __init__(self, runtime: Runtime, options: HttpOptions, entrance: Entrance) -> None:
+    def __init__(self, runtime: Runtime, options: HttpOptions) -> None:
         self._runtime = runtime
         self._options = options
-        self._entrance = entrance
         self._at_root = ("", "stream") in options.endpoints
         self._sessions: dict[str, _Session] = {}
-
-    async def stream(self, exchange: Exchange) -> None:
-        """Answer a request for a stream."""
-        await self._entrance.serve(exchange, ("GET",), self._stream)
-
-    async def message(self, exchange: Exchange) -> None:
-        """Answer a request that brings a message."""
-        await self._entrance.serve(exchange, ("POST",), self._message, logs_accepted=False)
 
     def end(self) -> None:
         """Let all streams end, as soon as their calls have."""
         for session in self._sessions.values():
             session.channel.end()
 
-    async def _stream(self, exchange: Exchange, cors: HeaderList) -> None:
+    async def stream(self, exchange: Exchange, cors: HeaderList) -> None:
+        """Answer a request for a stream, which was let in."""
         request = exchange.request
         if not accepts(request, "text/event-stream")[0]:
             raise refused(406, "Accept must include text/event-stream")
@@ -177,9 +169,10 @@ class SseEndpoint:
         above = "../" * (slashes - self._at_root)
         return f"{above}message?sessionId={session_id}".encode()
 
-    async def _message(self, exchange: Exchange, cors: HeaderList) -> None:
+    async def message(self, exchange: Exchange, cors: HeaderList) -> None:
+        """Answer a request that brings a message, which was let in."""
         session = self._find(exchange.request)
-        data = await self._entrance.body(exchange, MAX_MESSAGE)
+        data = await json_body(exchange, MAX_MESSAGE, self._options)
         message = decoded(data)
         if message is not None:
             self._check_scopes(exchange.request, session, message)

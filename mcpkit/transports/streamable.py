@@ -37,7 +37,7 @@ from mcpkit.protocol.errors import (
 from mcpkit.protocol.headers import Metadata
 from mcpkit.stores.base import StoreError
 from mcpkit.transports import http
-from mcpkit.transports.entrance import Accepted, Entrance, Refused, accepts, decoded, refused, unavailable
+from mcpkit.transports.entrance import Accepted, Refused, accepts, decoded, json_body, refused, unavailable
 from mcpkit.transports.http import Exchange, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
 from mcpkit.transports.port import RequestPort
@@ -45,7 +45,6 @@ from mcpkit.transports.sessions import Session, Table, TooManySessions
 from mcpkit.transports.streams import Stream, Writer
 
 _SESSION = b"mcp-session-id"
-_VERBS = ("POST", "GET", "DELETE", "OPTIONS")
 _EVENT_ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,15})")
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of one request body, unless the options say otherwise."""
@@ -56,13 +55,10 @@ _PATIENCE_SECONDS = 1.0
 class Endpoint:
     """The endpoint of one running app. Calls that outlive their requests run in `nursery`."""
 
-    def __init__(
-        self, runtime: Runtime, nursery: trio.Nursery, options: HttpOptions, entrance: Entrance
-    ) -> None:
+    def __init__(self, runtime: Runtime, nursery: trio.Nursery, options: HttpOptions) -> None:
         self._runtime = runtime
         self._nursery = nursery
         self._options = options
-        self._entrance = entrance
         self._sessions = Table(runtime, most=options.max_sessions, idle=options.session_idle)
         nursery.start_soon(self._sessions.sweep_forever)
 
@@ -71,11 +67,8 @@ class Endpoint:
         self._runtime.hub.close()
         self._sessions.end()
 
-    async def handle(self, exchange: Exchange) -> None:
-        """Answer one request."""
-        await self._entrance.serve(exchange, _VERBS, self._verb)
-
-    async def _verb(self, exchange: Exchange, cors: HeaderList) -> None:
+    async def answer(self, exchange: Exchange, cors: HeaderList) -> None:
+        """Answer a request that was let in."""
         request = exchange.request
         if request.method == "POST":
             await self._post(exchange, cors)
@@ -95,7 +88,7 @@ class Endpoint:
     async def _post(self, exchange: Exchange, cors: HeaderList) -> None:
         request = exchange.request
         accepted = accepts(request, "application/json", "text/event-stream")
-        data = await self._entrance.body(exchange, MAX_BODY)
+        data = await json_body(exchange, MAX_BODY, self._options)
         if not any(accepted):
             raise refused(406, "Accept must include application/json and text/event-stream")
         message = decoded(data)
@@ -119,7 +112,7 @@ class Endpoint:
         if isinstance(message.id, msgspec.UnsetType):
             await exchange.respond(202, cors)  # HM-10: no notification has an effect here
             return
-        metadata = Metadata(exchange.request.all)
+        metadata = Metadata(exchange.request.values)
         connection = Connection(self._runtime.identity)
         event = connection.receive_message(message, data, metadata)
         if isinstance(event, events.Refuse):

@@ -97,8 +97,8 @@ def test_a_request_is_one_line_with_its_true_outcome(script: str) -> None:
             "initialize id=1 ok",
             "tools/call version id=2 ok",
             "tools/call nothing id=3 -32602",
-            "POST 404 -32600",
-            "GET 200",
+            "POST /message 404 -32600",
+            "GET /sse 200",
         ):
             process.expect(f"^mcpkit: {line} {ms}")
         process.signal()

@@ -154,8 +154,8 @@ def test_a_session_is_shown_as_it_goes(web: tuple[Process, str], client: httpx.C
         "notifications/initialized 202",
         "tools/call add id=called 200",
         "batch of 2 200",
-        "DELETE 204",
-        "GET 200",
+        "DELETE /mcp 204",
+        "GET /mcp 200",
     ):
         process.expect(f"^mcpkit: {line} {MS}$")
     assert session not in process.output
@@ -167,11 +167,11 @@ def test_what_is_wrong_before_the_protocol_begins_is_shown(
     """A wrong path is what people look for here."""
     process, url = web
     client.post(url + "/wrong?token=secret", json={})
-    process.expect(r"^mcpkit: POST /mcp/wrong 404$")
+    process.expect(rf"^mcpkit: POST /mcp/wrong 404 {MS}$")
     client.put(url)
-    process.expect(rf"^mcpkit: PUT 405 -32600 {MS}$")
+    process.expect(rf"^mcpkit: PUT /mcp 405 -32600 {MS}$")
     client.post(url, content="{", headers={"content-type": "text/plain"})
-    process.expect(rf"^mcpkit: POST 415 -32600 {MS}$")
+    process.expect(rf"^mcpkit: POST /mcp 415 -32600 {MS}$")
     client.post(url, content="{", headers={"content-type": "application/json"})
     process.expect(rf"^mcpkit: invalid 400 -32700 {MS}$")
 
