@@ -82,20 +82,25 @@ class Metadata:
 
     def __init__(self, values: Mapping[str, Sequence[str]]) -> None:
         self._values = values
+        self._found: dict[str, str] = {}
+        """What was read of them: the next message with these headers is mostly of the same kind."""
 
     def check_version(self, version: str) -> None:
         """`MCP-Protocol-Version` is there and is the body's (HM-16)."""
-        if len(self._values.get("mcp-protocol-version", ())) > 1:
-            raise HeaderMismatch("The header MCP-Protocol-Version is there more than once")
-        self._require("MCP-Protocol-Version", version)
+        if self._found.get("MCP-Protocol-Version") != version:
+            if len(self._values.get("mcp-protocol-version", ())) > 1:
+                raise HeaderMismatch("The header MCP-Protocol-Version is there more than once")
+            self._require("MCP-Protocol-Version", version)
 
     def check_method(self, method: str) -> None:
         """`Mcp-Method` is there and is the body's (HM-17)."""
-        self._require("Mcp-Method", method)
+        if self._found.get("Mcp-Method") != method:
+            self._require("Mcp-Method", method)
 
     def check_name(self, name: str) -> None:
         """`Mcp-Name` is there and, decoded, is what the body calls (HM-18, HM-20)."""
-        self._require("Mcp-Name", name, decode=True)
+        if self._found.get("Mcp-Name") != name:
+            self._require("Mcp-Name", name, decode=True)
 
     def check_arguments(self, schema: dict[str, Any], arguments: Any) -> None:
         """Each parameter that the tool mirrors into a header stands there as in the body, and absent where it
@@ -111,7 +116,8 @@ class Metadata:
                 raise HeaderMismatch(f"{header} differs from the body")
 
     def _require(self, header: str, expected: str, *, decode: bool = False) -> None:
-        if self._single(header, decode=decode) != expected:
+        found = self._found[header] = self._single(header, decode=decode)
+        if found != expected:
             raise HeaderMismatch(f"{header} differs from the body")
 
     def _single(self, header: str, *, decode: bool) -> str:

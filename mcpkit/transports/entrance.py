@@ -130,7 +130,7 @@ def site_of(auth: Auth, request: Request, path: str) -> Site:
 
 async def json_body(exchange: Exchange, limit: int, options: HttpOptions) -> bytes:
     """The body, which is to be JSON, of at most `limit` bytes unless the options say otherwise."""
-    if not is_json(exchange.request.get("content-type")):
+    if not exchange.request.once(_is_json):
         raise refused(415, "Content-Type must be application/json")
     if options.max_body is not None:
         limit = options.max_body
@@ -140,10 +140,9 @@ async def json_body(exchange: Exchange, limit: int, options: HttpOptions) -> byt
         raise refused(refusal.status, str(refusal)) from None
 
 
-@functools.lru_cache(64)  # a client says the same each time
-def is_json(content_type: str | None) -> bool:
-    """Whether a body is JSON by its Content-Type; its parameters say nothing (HM-08)."""
-    return (content_type or "").partition(";")[0].strip().lower() == "application/json"
+def _is_json(request: Request) -> bool:
+    """Whether the body is JSON; the parameters of its type say nothing (HM-08)."""
+    return (request.get("content-type") or "").partition(";")[0].strip().lower() == "application/json"
 
 
 def decoded(data: bytes) -> jsonrpc.Message | None:

@@ -16,7 +16,9 @@ Source: MCP 2025-11-25 and 2026-07-28, "Streamable HTTP".
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -86,58 +88,42 @@ class Endpoint:
     # -- POST --------------------------------------------------------------------------------
 
     async def _post(self, exchange: Exchange, cors: HeaderList) -> None:
-        request = exchange.request
-        accepted = accepts(request, "application/json", "text/event-stream")
+        said = exchange.request.once(_Said)
         data = await json_body(exchange, MAX_BODY, self._options)
-        if not any(accepted):
+        if not any(said.accepted):
             raise refused(406, "Accept must include application/json and text/event-stream")
         message = decoded(data)
-        if message is not None and _is_stateless(request, message):
-            await self._stateless(exchange, cors, accepted, data, message)
+        if message is not None and _is_stateless(said, message):
+            await self._stateless(exchange, cors, said, data, message)
         else:
-            await self._handshake_post(exchange, cors, accepted, data, message)
+            await self._handshake_post(exchange, cors, said.accepted, data, message)
 
     # -- The stateless era -------------------------------------------------------------------
 
     async def _stateless(
-        self,
-        exchange: Exchange,
-        cors: HeaderList,
-        accepted: Accepted,
-        data: bytes,
-        message: jsonrpc.Message,
+        self, exchange: Exchange, cors: HeaderList, said: _Said, data: bytes, message: jsonrpc.Message
     ) -> None:
         if not isinstance(message.method, str):
             raise refused(400, "Nothing was asked that this could answer")
         if isinstance(message.id, msgspec.UnsetType):
             await exchange.respond(202, cors)  # HM-10: no notification has an effect here
             return
-        metadata = Metadata(exchange.request.values)
         connection = Connection(self._runtime.identity)
-        event = connection.receive_message(message, data, metadata)
-        if isinstance(event, events.Refuse):
-            raise Refused(eras.http_status(event.error), event.error, event.id)
-        assert isinstance(event, events.Call)
-        self._check_scopes(exchange.request, event)
-        self._check_arguments(event, metadata)
-        reply = dispatch.answer(self._runtime, event)
+        call = connection.receive_message(message, data, said.metadata)
+        if isinstance(call, events.Refuse):
+            raise Refused(eras.http_status(call.error), call.error, call.id)
+        assert isinstance(call, events.Call)
+        call.principal = exchange.request.principal
+        reply = dispatch.answer(self._runtime, call)
         if reply is not None:
-            await self._answer(exchange, cors, accepted, reply, to_line(self._runtime, connection, reply))
+            line = to_line(self._runtime, connection, reply)
+            await self._answer(exchange, cors, said.accepted, reply, line)
             return
-        await self._call(exchange, cors, accepted, connection, event)
+        if isinstance(call.params, types.CallToolParams):
+            self._check_arguments(call, call.params, said.metadata)
+        await self._call(exchange, cors, said.accepted, connection, call)
 
-    def _check_scopes(self, request: Request, call: events.Call) -> None:
-        """Before anything else is said about the call (AUTH-13), and before a stream begins (AUTH-14)."""
-        call.principal = request.principal
-        try:
-            scopes.check(self._runtime.app, call)
-        except InsufficientScope as error:
-            raise Refused(403, error, call.id, request.forbidden(error.scopes)) from None
-
-    def _check_arguments(self, call: events.Call, metadata: Metadata) -> None:
-        params = call.params
-        if not isinstance(params, types.CallToolParams):
-            return
+    def _check_arguments(self, call: events.Call, params: types.CallToolParams, metadata: Metadata) -> None:
         tool = self._runtime.registry.tools.get(params.name)
         if tool is None or not tool.mirrored:
             return
@@ -160,21 +146,23 @@ class Endpoint:
                 f"{call.method.name} is answered with a stream: accept text/event-stream"
             )
             raise Refused(406, problem, call.id)
-        writer = self._writer(exchange, cors)
+        port = _Port(connection, exchange.request)
+        if accepted[1]:
+            port.begin = functools.partial(self._writer, exchange, cors)
         scope = trio.CancelScope()
         exchange.on_disconnect(scope.cancel)
         try:
-            port = _Port(connection, writer, exchange.request, streams=accepted[1])
             reply = await serve_call(self._runtime, call, port, scope)
             line = to_line(self._runtime, connection, reply)
             if line is None or scope.cancel_called:
                 return
-            if writer.empty:
+            if port.writer is None:
                 await self._answer(exchange, cors, accepted, reply, line)
             else:
-                writer.put(sse.event(line))
+                port.writer.put(sse.event(line))
         finally:
-            await writer.close()
+            if port.writer is not None:
+                await port.writer.close()
 
     def _writer(self, exchange: Exchange, headers: HeaderList) -> Writer:
         return Writer(exchange, headers, self._options.keep_alive)
@@ -182,17 +170,21 @@ class Endpoint:
     async def _answer(
         self,
         exchange: Exchange,
-        cors: HeaderList,
+        headers: HeaderList,
         accepted: Accepted,
         reply: events.Answer | events.Failure | events.Dropped,
         line: bytes | None,
     ) -> None:
         assert line is not None
-        status = eras.http_status(reply.error) if isinstance(reply, events.Failure) else 200
+        status = 200
+        if isinstance(reply, events.Failure):
+            status = eras.http_status(reply.error)
+            if isinstance(reply.error, InsufficientScope):
+                headers = (*headers, *exchange.request.forbidden(reply.error.scopes))
         if accepted[0] or status != 200:
-            await exchange.respond(status, http.json_headers(cors), line)
+            await exchange.respond(status, http.json_headers(headers), line)
         else:
-            writer = self._writer(exchange, cors)
+            writer = self._writer(exchange, headers)
             writer.put(sse.event(line))
             await writer.close()
 
@@ -228,6 +220,14 @@ class Endpoint:
             await exchange.respond(202, cors)
             return
         await self._deliver(exchange, cors, accepted, session, stream)
+
+    def _check_scopes(self, request: Request, call: events.Call) -> None:
+        """Before anything else is said about the call (AUTH-13), and before a stream begins (AUTH-14)."""
+        call.principal = request.principal
+        try:
+            scopes.check(self._runtime.app, call)
+        except InsufficientScope as error:
+            raise Refused(403, error, call.id, request.forbidden(error.scopes)) from None
 
     def _admit(self, request: Request, session: Session, received: list[events.Received]) -> None:
         """Refuse the message when the token lacks a scope, a batch as a whole."""
@@ -334,14 +334,26 @@ class Endpoint:
         await self._stream(exchange, cors, session, stream, after=int(match[2]))
 
 
+class _Said:
+    """What the head of a request says of its message."""
+
+    def __init__(self, request: Request) -> None:
+        self.accepted = accepts(request, "application/json", "text/event-stream")
+        self.metadata = Metadata(request.values)
+        self.version = request.get("mcp-protocol-version")
+        self.in_session = request.get("mcp-session-id") is not None
+
+
 class _Port(RequestPort):
     """The port of a stateless call: what it says while it runs goes out on the call's own response."""
 
-    def __init__(self, connection: Connection, writer: Writer, request: Request, *, streams: bool) -> None:
+    def __init__(self, connection: Connection, request: Request) -> None:
         super().__init__(request)
         self._connection = connection
-        self._writer = writer
-        self._streams = streams
+        self.begin: Callable[[], Writer] | None = None
+        """Makes a stream of the response, if the client takes one."""
+        self.writer: Writer | None = None
+        """The stream, once there is something for it."""
 
     @property
     def caller(self) -> str:
@@ -349,24 +361,26 @@ class _Port(RequestPort):
         return f"address {self.request.client}"
 
     def emit(self, event: events.Said) -> None:
-        """Put a message about the call on its response, if the client takes a stream."""
+        """Put a message about the call on its response."""
         line = self._connection.send(event)
-        if line is not None and self._streams:
-            self._writer.put(sse.event(line))
+        if line is None or self.begin is None:
+            return
+        if self.writer is None:
+            self.writer = self.begin()
+        self.writer.put(sse.event(line))
 
     async def drain(self) -> None:
         """Wait while the client reads slowly."""
-        await self._writer.room()
+        await (trio.lowlevel.checkpoint() if self.writer is None else self.writer.room())
 
 
-def _is_stateless(request: Request, message: jsonrpc.Message) -> bool:
+def _is_stateless(said: _Said, message: jsonrpc.Message) -> bool:
     """Whether a message belongs to the stateless era. One that names no version belongs to the session that it comes
     in, whatever its method (ERA-08, ERA-09).
     """
-    version = request.get("mcp-protocol-version")
-    if not eras.is_stateless(message, version):
+    if not eras.is_stateless(message, said.version):
         return False
-    if request.get("mcp-session-id") is None or eras.names_stateless(version):
+    if not said.in_session or eras.names_stateless(said.version):
         return True
     try:
         params = {} if isinstance(message.params, msgspec.UnsetType) else msgspec.json.decode(message.params)
