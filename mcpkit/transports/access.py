@@ -75,6 +75,10 @@ class LoggedExchange:
         """See `http.Exchange`."""
         self._exchange.on_disconnect(call)
 
+    def end_with_client(self) -> None:
+        """See `http.Exchange`."""
+        self._exchange.end_with_client()
+
 
 def _data(sent: bytes) -> bytes:
     """The last message in what was sent: the body, or the data of its last event."""

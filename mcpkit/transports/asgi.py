@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager, suppress
+from itertools import chain
 from typing import Any
 
 import sniffio
@@ -148,7 +149,7 @@ class AsgiExchange:
         be trusted (RFC 9112 section 6.3).
         """
         request = self.request
-        if sum(len(name) + len(value) for name, value in request.headers) > limits.MAX_HEADER_BYTES:
+        if sum(map(len, chain.from_iterable(request.headers))) > limits.MAX_HEADER_BYTES:
             return 431, f"The headers are larger than {limits.MAX_HEADER_BYTES:,} bytes"
         if all(map(request.all, ("content-length", "transfer-encoding"))):
             self._body_tried = True
@@ -228,6 +229,10 @@ class AsgiExchange:
         if not self._watching:
             self._watching = True
             self._nursery.start_soon(self._watch)
+
+    def end_with_client(self) -> None:
+        """See `http.Exchange`."""
+        self.on_disconnect(self._nursery.cancel_scope.cancel)
 
     async def _watch(self) -> None:
         await self._throw_away()

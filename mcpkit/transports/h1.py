@@ -198,11 +198,6 @@ class Body(Protocol):
         ...
 
 
-def body_of(head: Head) -> Body:
-    """Where the body of a request ends."""
-    return Chunks() if head.length is None else Sized(head.length)
-
-
 class Sized:
     """A body of known length."""
 

@@ -137,6 +137,9 @@ class Exchange(Protocol):
         already.
         """
 
+    def end_with_client(self) -> None:
+        """From here on, whoever answers is cancelled when the client goes away. What is answered is over then."""
+
 
 class Answering(Exchange, Protocol):
     """The exchange of an adapter, which sees to its end."""

@@ -153,7 +153,7 @@ class Connection:
             client, server = self._peer.addresses()
             async with trio.open_nursery() as nursery:
                 with self._listener.life.requests() as scope:
-                    await self._serve(nursery, client, server)
+                    await self._serve(nursery, scope, client, server)
                 if scope.cancelled_caught and self._turn is not None:
                     await self._tell_ending(self._turn)
                 nursery.cancel_scope.cancel()
@@ -166,12 +166,14 @@ class Connection:
                 self._turn.end()
             self._peer.close()
 
-    async def _serve(self, nursery: trio.Nursery, client: str | None, server: str | None) -> None:
+    async def _serve(
+        self, nursery: trio.Nursery, scope: trio.CancelScope, client: str | None, server: str | None
+    ) -> None:
         try:
             while (data := await self._next()) is not None:
                 if data != self._data:
                     self._read(data, client, server)
-                if await self._take(nursery):
+                if await self._take(nursery, scope):
                     break
                 ending = self._listener.watch.ending
                 seconds = limits.LAST_SECONDS if ending else limits.IDLE_SECONDS
@@ -186,16 +188,12 @@ class Connection:
         if self._peer.deaf or self._peer.rest:
             await self._peer.part()
 
-    async def _take(self, nursery: trio.Nursery) -> bool:
+    async def _take(self, nursery: trio.Nursery, scope: trio.CancelScope) -> bool:
         """Answer the request that was read; whether the connection ends with it. Nothing of it stays."""
-        turn = self._turn = Turn(copy(self._request), self._head, self._peer, nursery, self._listener.watch)
-        await self._answer(turn)
-        self._turn = None
-        return turn.closes
-
-    async def _answer(self, turn: Turn) -> None:
+        listener = self._listener
+        turn = self._turn = Turn(copy(self._request), self._head, self._peer, nursery, scope, listener.watch)
         try:
-            await self._listener.service.answer(self._listener.life, turn)
+            await listener.service.answer(listener.life, turn)
         except Disconnected:
             pass
         except Exception as error:
@@ -204,6 +202,8 @@ class Connection:
                 _log.error("a request failed", exc_info=innermost(error))
                 await turn.respond(500, [(b"content-type", b"text/plain")], b"Internal Server Error\n")
         await turn.finish()
+        self._turn = None
+        return turn.closes
 
     async def _tell_ending(self, turn: Turn) -> None:
         turn.cut()

@@ -66,6 +66,7 @@ class _Open:
         self.write = exchange.write
         self.start_soon = exchange.start_soon
         self.on_disconnect = exchange.on_disconnect
+        self.end_with_client = exchange.end_with_client
         self._exchange = exchange
         self._headers = headers
 

@@ -45,13 +45,14 @@ class Peer:
 
     async def receive(self) -> bytes:
         """What comes; nothing at the end, whoever ends it."""
-        try:
-            while True:
+        while True:
+            try:
                 await trio.lowlevel.wait_readable(self._socket)
-                with suppress(BlockingIOError):
-                    return self._socket.recv(_MAX_READ)
-        except (OSError, ValueError, trio.ClosedResourceError):
-            return b""
+                return self._socket.recv(_MAX_READ)
+            except BlockingIOError:
+                pass
+            except (OSError, ValueError, trio.ClosedResourceError):
+                return b""
 
     async def send(self, data: bytes) -> None:
         """Send it all. Raises `Disconnected`."""

@@ -25,7 +25,7 @@ import msgspec
 import trio
 
 from mcpkit.engine import dispatch, scopes
-from mcpkit.engine.calls import serve_call, to_line
+from mcpkit.engine.calls import to_line
 from mcpkit.engine.runtime import Runtime
 from mcpkit.protocol import eras, events, jsonrpc, sse, types
 from mcpkit.protocol.connection import Connection
@@ -140,7 +140,7 @@ class Endpoint:
         connection: Connection,
         call: events.Call,
     ) -> None:
-        """Run the call in this task: the client's leaving cancels it."""
+        """Run the call in this task: the client's leaving cancels it, with the answer."""
         if call.method.streams and not accepted[1]:
             problem = InvalidRequest(
                 f"{call.method.name} is answered with a stream: accept text/event-stream"
@@ -149,16 +149,13 @@ class Endpoint:
         port = _Port(connection, exchange.request)
         if accepted[1]:
             port.begin = functools.partial(self._writer, exchange, cors)
-        scope = trio.CancelScope()
-        exchange.on_disconnect(scope.cancel)
+        exchange.end_with_client()
         try:
-            reply = await serve_call(self._runtime, call, port, scope)
+            reply = await dispatch.perform(self._runtime, call, port)
             line = to_line(self._runtime, connection, reply)
-            if line is None or scope.cancel_called:
-                return
             if port.writer is None:
                 await self._answer(exchange, cors, accepted, reply, line)
-            else:
+            elif line is not None:
                 port.writer.put(sse.event(line))
         finally:
             if port.writer is not None:
@@ -172,7 +169,7 @@ class Endpoint:
         exchange: Exchange,
         headers: HeaderList,
         accepted: Accepted,
-        reply: events.Answer | events.Failure | events.Dropped,
+        reply: events.Answer | events.Failure,
         line: bytes | None,
     ) -> None:
         assert line is not None

@@ -57,10 +57,18 @@ class Watch:
 
 
 class Turn:
-    """A request of `peer` with its answer: an `http.Exchange`."""
+    """A request of `peer` with its answer: an `http.Exchange`. `scope` is that of the connection, which has one request
+    at a time.
+    """
 
     def __init__(
-        self, request: Request, head: h1.Head, peer: Peer, nursery: trio.Nursery, watch: Watch
+        self,
+        request: Request,
+        head: h1.Head,
+        peer: Peer,
+        nursery: trio.Nursery,
+        scope: trio.CancelScope,
+        watch: Watch,
     ) -> None:
         self.request = request
         self.started = False
@@ -70,15 +78,16 @@ class Turn:
         self._head = head
         self._peer = peer
         self._nursery = nursery
+        self._scope = scope
         self._watch = watch
-        self._body = h1.body_of(head)
+        self._body: h1.Body = h1.Chunks() if head.length is None else h1.Sized(head.length)
         self._asked = False
         self._reading = False
         self._streams = False
         self._gone = False
         self._on_disconnect: list[Callable[[], object]] = []
         self._beside: set[trio.CancelScope] = set()
-        self._alone = trio.Event()
+        self._alone: trio.Event
 
     # -- In ----------------------------------------------------------------------------------
 
@@ -141,7 +150,7 @@ class Turn:
         if not self._body.done:
             await self._swallow()
         if status != 204:
-            headers = [*headers, (b"content-length", b"%d" % len(body))]
+            headers = (*headers, (b"content-length", b"%d" % len(body)))
         self.started = True
         head = h1.answer_head(status, headers, self._connection())
         await self._give(head if self.request.method == "HEAD" else head + body)
@@ -184,14 +193,13 @@ class Turn:
 
     async def finish(self) -> None:
         """End the answer, and what runs beside it."""
-        with suppress(Disconnected):
-            if self._streams and self._head.chunks and self.request.method != "HEAD":
+        if self._streams and self._head.chunks and self.request.method != "HEAD":
+            with suppress(Disconnected):
                 await self._give(h1.LAST_CHUNK)
         if self._gone or not self.started:
             self.closes = True
         self.end()
-        while self._beside:
-            self._alone = trio.Event()
+        if self._beside:
             await self._alone.wait()
 
     def end(self) -> None:
@@ -199,6 +207,7 @@ class Turn:
         self._gone = True
         if self._on_disconnect:
             self._watch.discard(self)
+            self._on_disconnect.clear()
         self.cut()
 
     # -- Beside ------------------------------------------------------------------------------
@@ -206,6 +215,7 @@ class Turn:
     def start_soon(self, task: Callable[[], Awaitable[object]]) -> None:
         """See `http.Exchange`."""
         scope = trio.CancelScope()
+        self._alone = self._alone if self._beside else trio.Event()
         self._beside.add(scope)
         self._nursery.start_soon(self._run_beside, scope, task)
 
@@ -231,6 +241,10 @@ class Turn:
         if not self._on_disconnect:
             self._watch.add(self)
         self._on_disconnect.append(call)
+
+    def end_with_client(self) -> None:
+        """See `http.Exchange`."""
+        self.on_disconnect(self._scope.cancel)
 
     def notice(self) -> None:
         """Begin to look whether the client leaves."""
