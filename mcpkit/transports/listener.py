@@ -224,22 +224,17 @@ class Connection:
         peer = self._peer
         if peer.rest:
             await trio.lowlevel.checkpoint()  # a client that pipelines lets others have their turn
-            self._begin_head()
         while (end := peer.rest.find(b"\r\n\r\n")) < 0:
             if peer.rest:
                 h1.check_beginning(peer.rest)
+                self.deadline = min(self.deadline, trio.current_time() + limits.HEAD_SECONDS)
             data = await peer.receive()
             if not data:
                 return None
-            if not peer.rest:
-                self._begin_head()
             peer.rest += data
         self.deadline = math.inf
         data, peer.rest = peer.rest[: end + 4], peer.rest[end + 4 :]
         return data
-
-    def _begin_head(self) -> None:
-        self.deadline = min(self.deadline, trio.current_time() + limits.HEAD_SECONDS)
 
     def expire(self) -> None:
         """The time for a head is over."""
