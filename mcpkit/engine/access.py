@@ -2,6 +2,7 @@
 
     tools/call add id=3 ok 1.2 ms                    stdio: ok, isError, an error code, cancelled
     tools/call add id=3 200 isError 1.2 ms           HTTP: the status, and what is not ok about the answer
+    POST /mcp 401 -32600 0.2 ms                      where no message was read
 
 Rule 1. It reads the messages as they pass by. So nothing else has to know of it, and it costs nothing when the logger
         is not enabled, which is looked at once for each connection.

@@ -147,6 +147,7 @@ class Answering(Exchange, Protocol):
     @property
     def started(self) -> bool:
         """Whether an answer has begun."""
+        ...
 
 
 Handler = Callable[[Exchange], Awaitable[None]]

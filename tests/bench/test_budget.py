@@ -230,7 +230,7 @@ def test_a_request_over_http_stays_within_its_budget(over: Callable[..., Counter
         "mcp-method": "tools/call",
         "mcp-name": "echo",
     }
-    # Each as long as the others, as is the head with it.
+    # Numbers of one length, so that the heads are the same.
     cost = over(make(), lambda number: request(100 + number, "tools/call", ECHO, revision=STATELESS), headers)
     assert cost.total() <= budget, "\n".join(f"{calls} {name}" for name, calls in cost.most_common())
 
