@@ -113,7 +113,8 @@ class Endpoint:
         if isinstance(call, events.Refuse):
             raise Refused(eras.http_status(call.error), call.error, call.id)
         assert isinstance(call, events.Call)
-        call.principal = exchange.request.principal
+        if exchange.request.caller is not None:
+            self._check_scopes(exchange.request, call)
         reply = dispatch.answer(self._runtime, call)
         if reply is not None:
             line = to_line(self._runtime, connection, reply)
@@ -157,6 +158,9 @@ class Endpoint:
                 await self._answer(exchange, cors, accepted, reply, line)
             elif line is not None:
                 port.writer.put(sse.event(line))
+        except BaseException:
+            connection.send(events.Dropped(call))  # what a handler on asyncio still says goes nowhere
+            raise
         finally:
             if port.writer is not None:
                 await port.writer.close()
@@ -167,21 +171,17 @@ class Endpoint:
     async def _answer(
         self,
         exchange: Exchange,
-        headers: HeaderList,
+        cors: HeaderList,
         accepted: Accepted,
         reply: events.Answer | events.Failure,
         line: bytes | None,
     ) -> None:
         assert line is not None
-        status = 200
-        if isinstance(reply, events.Failure):
-            status = eras.http_status(reply.error)
-            if isinstance(reply.error, InsufficientScope):
-                headers = (*headers, *exchange.request.forbidden(reply.error.scopes))
+        status = eras.http_status(reply.error) if isinstance(reply, events.Failure) else 200
         if accepted[0] or status != 200:
-            await exchange.respond(status, http.json_headers(headers), line)
+            await exchange.respond(status, http.json_headers(cors), line)
         else:
-            writer = self._writer(exchange, headers)
+            writer = self._writer(exchange, cors)
             writer.put(sse.event(line))
             await writer.close()
 

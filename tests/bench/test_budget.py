@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+import trio.testing
 from support import STATELESS, initialize, request
 
 import mcpkit
@@ -88,7 +89,9 @@ def counted(exchange: Callable[[int, Count], Coroutine[Any, Any, None]]) -> Coun
     for requests in (20, 30):
         count = Count()
         try:
-            trio.run(exchange, requests, count)
+            trio.run(
+                exchange, requests, count, clock=trio.testing.MockClock()
+            )  # nothing is done now and then
         finally:
             count.end()
         counts.append(count.of)

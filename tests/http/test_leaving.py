@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from kit import BOTH, Closed, Connection, Server, call, discover, encoded, eventually, headers_for, serving
-from support import STATELESS, request
+from support import PREFIX, STATELESS, request
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +146,37 @@ def test_leaving_while_much_is_said_ends_it(server: Server, tool: str) -> None:
             way(connection)
     assert server.is_alive()
     assert server.memory() - before < 100_000_000
+
+
+LAST_WORDS = """
+import asyncio
+import sys
+
+from mcpkit import App, Context
+
+app = App("last words")
+
+
+@app.tool(loop="asyncio")
+async def wait(ctx: Context) -> str:
+    print("begun", file=sys.stderr, flush=True)
+    try:
+        await asyncio.sleep(600)
+    finally:
+        await ctx.info("late")
+        print("said", file=sys.stderr, flush=True)
+    return "done"
+"""
+
+
+def test_what_a_call_says_when_its_client_has_left_goes_nowhere(tmp_path: Path) -> None:
+    """HM-15: a handler on asyncio learns of it a little later, and may have something to say."""
+    script = tmp_path / "last_words.py"
+    script.write_text(LAST_WORDS, encoding="utf-8")
+    with serving(str(script)) as server:
+        message = call(1, "wait", **{PREFIX + "logLevel": "info"})
+        with server.connect() as connection:
+            connection.begin("POST", headers_for(message), encoded(message))
+            eventually(lambda: "begun" in server.errors, "the handler")
+        eventually(lambda: "said" in server.errors, "the end of the handler")
+        assert server.is_alive()
