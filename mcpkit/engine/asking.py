@@ -7,7 +7,6 @@ era the round ends, and the handler runs again with what the client brings (`Res
 from __future__ import annotations
 
 import contextlib
-import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
@@ -32,15 +31,14 @@ class Desk:
     """Where the questions of one session wait for their answers."""
 
     def __init__(self) -> None:
-        # Another process may serve the same session: an answer to its question is not for one of ours.
-        self._names = (f"mcpkit-{secrets.token_hex(4)}-{number}" for number in itertools.count(1))
         self._waiting: dict[str, _Waiting] = {}
 
     async def ask(self, question: Question, write: Callable[[bytes], Awaitable[None]], seconds: float) -> Any:
         """The result of a question, or `Unavailable`. When nobody waits for it any more, the client is told
         (CAN-04).
         """
-        question_id = next(self._names)
+        # Another process may serve the same session: an answer to its question is not for one of ours.
+        question_id = f"mcpkit-{secrets.token_hex(8)}"
         waiting = self._waiting[question_id] = _Waiting()
         try:
             await write(jsonrpc.request(question_id, question.method, question.params or msgspec.UNSET))

@@ -19,6 +19,7 @@ import msgspec
 import trio
 from msgspec import Struct
 
+from mcpkit.engine.bell import Bell
 from mcpkit.protocol.events import Change
 from mcpkit.stores.base import Bus
 
@@ -41,15 +42,17 @@ _decode = msgspec.msgpack.Decoder(_Published).decode
 
 
 class Listener:
-    """The changes for one client; `wants` decides which. `owner` ends it, see `Hub.end`."""
+    """The changes for one client; `wants` decides which. `owner` ends it, see `Hub.end`. `bell` rings when there is
+    something to take.
+    """
 
-    def __init__(self, hub: Hub, wants: Callable[[Change], bool], owner: object) -> None:
+    def __init__(self, hub: Hub, wants: Callable[[Change], bool], owner: object, bell: Bell) -> None:
         self.owner = owner
         self.ended = False
         self._hub = hub
         self._wants = wants
         self._waiting: dict[Change, None] = {}
-        self._woken = trio.Event()
+        self._bell = bell
 
     def offer(self, change: Change) -> None:
         """Keep a change, if it is wanted."""
@@ -63,20 +66,23 @@ class Listener:
         if len(self._waiting) > MOST and self._wants(_LIST):
             self._waiting = {waiting: None for waiting in self._waiting if waiting.uri is None}
             self._waiting[_LIST] = None
-        self._woken.set()
+        self._bell.ring()
 
     def end(self) -> None:
         """Let `next` return None."""
         self.ended = True
-        self._woken.set()
+        self._bell.ring()
 
     async def next(self) -> list[Change] | None:
         """The changes since the last call, as soon as there are any; None at the end."""
         while not self._waiting:
             if self.ended or self._hub.closed:
                 return None
-            self._woken = trio.Event()
-            await self._woken.wait()
+            await self._bell.wait()
+        return self.take()
+
+    def take(self) -> list[Change]:
+        """The changes since the last call."""
         changes = list(self._waiting)
         self._waiting.clear()
         return changes
@@ -109,9 +115,11 @@ class Hub:
         if published.origin != self._name:
             self._in_engine(self._deliver, published.change)
 
-    def listen(self, wants: Callable[[Change], bool], owner: object = None) -> Listener:
+    def listen(
+        self, wants: Callable[[Change], bool], owner: object = None, bell: Bell | None = None
+    ) -> Listener:
         """Begin to listen; `Listener.close` ends it."""
-        listener = Listener(self, wants, owner)
+        listener = Listener(self, wants, owner, bell or Bell())
         self._listeners.add(listener)
         return listener
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections import OrderedDict, deque
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -62,16 +61,13 @@ class Session:
         self.saved = -math.inf
         """When it was written to the store, as `record`."""
         self.record = b""
-        self.standalone = Stream(0)
-        self._runtime = runtime
-        self._streams: OrderedDict[int, Stream] = OrderedDict({0: self.standalone})
+        self.runtime = runtime
+        self.standalone = _Standalone(self)
+        self.desk = Desk()
+        self._streams: dict[int, Stream] = {0: self.standalone}
         self._count = 0
         self._readers = 0
         self._scopes: dict[events.Call, trio.CancelScope] = {}
-        self._listener: Listener | None = None
-        self._told: dict[events.Change, int] = {}
-        """The newest event of its own stream about each change."""
-        self.desk = Desk()
 
     @property
     def envelope(self) -> events.Envelope:
@@ -107,7 +103,6 @@ class Session:
         """
         self._count += 1
         stream = Stream(self._count)
-        self._keep(stream)
         calls: list[events.Call] = []
         for event in received:
             if isinstance(event, events.Call):
@@ -116,62 +111,28 @@ class Session:
             elif isinstance(event, events.Cancel):
                 self.cancel(event.call)
             elif isinstance(event, events.Initialized):
-                self._listening()
+                self.standalone.listen()
             elif isinstance(event, events.Reply):
                 self.desk.answered(event)
             else:
-                self._put(stream, self.connection.send(event))
+                _put(stream, self.connection.send(event))
         running = [call for call in calls if not self._answer(call, stream)]
         _Group(self, stream, running, request, streams=streams).start(nursery)
         return stream
-
-    def _listening(self) -> Listener:
-        """From `notifications/initialized` on the session hears of changes; they wait for its own stream."""
-        if self._listener is None:
-            self._listener = self._runtime.hub.listen(self._wants)
-        return self._listener
-
-    def _wants(self, change: events.Change) -> bool:
-        return scopes.may_hear(self._runtime.app, self.principal, self.connection, change)
-
-    async def tell(self) -> None:
-        """Put changes on the session's own stream, for as long as the client reads it, and as fast. What is left when
-        it leaves waits for it in the listener, where a change is kept once: the stream drops what is old.
-        """
-        listener = self._listening()
-        while (changes := await listener.next()) is not None:
-            untold = deque(changes)
-            try:
-                while untold:
-                    await self.standalone.room()
-                    while untold and not self.standalone.lagging:
-                        change = untold.popleft()
-                        self._put(self.standalone, self.connection.send(events.Notify(change)))
-                        self._remember(change)
-            finally:
-                for change in untold:
-                    listener.offer(change)
-
-    def _remember(self, change: events.Change) -> None:
-        self._told[change] = self.standalone.newest
-        if (
-            len(self._told) > 2 * len(self.connection.subscribed) + 64
-        ):  # the client has unsubscribed from many
-            self._told = {told: at for told, at in self._told.items() if self.connection.wants(told)}
-
-    def tell_again(self, after: int) -> None:
-        """Tell a client that comes back, having seen the events up to `after`, what its stream keeps no more."""
-        for change, number in self._told.items():
-            if after < number < self.standalone.oldest:
-                self._listening().offer(change)
 
     def stream(self, number: int) -> Stream | None:
         """A stream that is still kept."""
         return self._streams.get(number)
 
-    def forget(self, stream: Stream) -> None:
-        """Keep a stream no longer: its client was given no event of it to come back with."""
-        self._streams.pop(stream.number, None)
+    def keep(self, stream: Stream) -> None:
+        """Keep a stream for a client that is about to get events of it, with which it may come back."""
+        self._streams[stream.number] = stream
+        complete = [kept for kept in self._streams.values() if kept.complete]
+        size = sum(kept.size for kept in complete)
+        while len(complete) > MAX_STREAMS or (size > MAX_KEPT_BYTES and len(complete) > 1):
+            oldest = complete.pop(0)
+            size -= oldest.size
+            del self._streams[oldest.number]
 
     def cancel(self, call: events.Call) -> None:
         """Cancel a call."""
@@ -185,30 +146,70 @@ class Session:
             scope.cancel()
         for stream in self._streams.values():
             stream.end()
-        if self._listener is not None:
-            self._listener.close()
 
     def _answer(self, call: events.Call, stream: Stream) -> bool:
-        reply = dispatch.answer(self._runtime, call)
+        reply = dispatch.answer(self.runtime, call)
         if reply is None:
             return False
         del self._scopes[call]
         if isinstance(call.params, types.SetLevelParams | types.SubscribeParams):
             self.saved = -math.inf  # it has changed
-        self._put(stream, to_line(self._runtime, self.connection, reply))
+        _put(stream, to_line(self.runtime, self.connection, reply))
         return True
 
-    def _put(self, stream: Stream, line: bytes | None) -> None:
-        if line is not None:
-            stream.put(line)
 
-    def _keep(self, stream: Stream) -> None:
-        self._streams[stream.number] = stream
-        complete = [kept for kept in self._streams.values() if kept.complete]
-        size = sum(kept.size for kept in complete)
-        while len(complete) > MAX_STREAMS or (size > MAX_KEPT_BYTES and len(complete) > 1):
-            size -= complete[0].size
-            self.forget(complete.pop(0))
+def _put(stream: Stream, line: bytes | None) -> None:
+    if line is not None:
+        stream.put(line)
+
+
+class _Standalone(Stream):
+    """A session's own stream, on which its client hears of changes. They wait for its reader in the listener, where
+    a change is kept once: a stream drops what is old.
+    """
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(0)
+        self._session = session
+        self._listener: Listener | None = None
+        self._told: dict[events.Change, int] = {}
+        """The newest event about each change."""
+
+    def listen(self) -> Listener:
+        """From now on the session hears of changes: from `notifications/initialized` on, or when it asks for them."""
+        if self._listener is None:
+            self._listener = self._session.runtime.hub.listen(self._wants, bell=self.changed)
+        return self._listener
+
+    def fill(self) -> None:
+        """See `Stream`."""
+        listener = self.listen()
+        for change in listener.take():
+            if self.lagging:
+                listener.offer(change)
+            else:
+                _put(self, self._session.connection.send(events.Notify(change)))
+                self._told[change] = self.newest
+        if (
+            len(self._told) > 2 * len(self._session.connection.subscribed) + 64
+        ):  # it has unsubscribed from many
+            self._told = {told: at for told, at in self._told.items() if self._session.connection.wants(told)}
+
+    def tell_again(self, after: int) -> None:
+        """Tell a client that comes back, having seen the events up to `after`, what the stream keeps no more."""
+        for change, number in self._told.items():
+            if after < number < self.oldest:
+                self.listen().offer(change)
+
+    def end(self) -> None:
+        """See `Stream`."""
+        super().end()
+        if self._listener is not None:
+            self._listener.close()
+
+    def _wants(self, change: events.Change) -> bool:
+        session = self._session
+        return scopes.may_hear(session.runtime.app, session.principal, session.connection, change)
 
 
 class _Group(RequestPort):
@@ -233,11 +234,11 @@ class _Group(RequestPort):
     async def _run(self, call: events.Call) -> None:
         session = self._session
         try:
-            reply = await serve_call(session._runtime, call, self, session._scopes[call])
+            reply = await serve_call(session.runtime, call, self, session._scopes[call])
         finally:
             del session._scopes[call]
             self._left -= 1
-        line = to_line(session._runtime, session.connection, reply)
+        line = to_line(session.runtime, session.connection, reply)
         if line is not None:
             self._stream.put(line, last=not self._left)
         elif not self._left:

@@ -17,6 +17,7 @@ Source: MCP 2025-11-25 and 2026-07-28, "Streamable HTTP".
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -44,14 +45,12 @@ from mcpkit.transports.http import Exchange, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
 from mcpkit.transports.port import RequestPort
 from mcpkit.transports.sessions import Session, Table, TooManySessions
-from mcpkit.transports.streams import Stream, Writer
+from mcpkit.transports.streams import Patience, Stream, Writer
 
 _SESSION = b"mcp-session-id"
 _EVENT_ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,15})")
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of one request body, unless the options say otherwise."""
-_PATIENCE_SECONDS = 1.0
-"""How long an answer may take before a stream is begun that a client can come back to."""
 
 
 class Endpoint:
@@ -62,7 +61,9 @@ class Endpoint:
         self._nursery = nursery
         self._options = options
         self._sessions = Table(runtime, most=options.max_sessions, idle=options.session_idle)
+        self._patience = Patience()
         nursery.start_soon(self._sessions.sweep_forever)
+        nursery.start_soon(self._patience.run)
 
     def end(self) -> None:
         """End all streams, so that the server can stop."""
@@ -284,11 +285,9 @@ class Endpoint:
         stream: Stream,
     ) -> None:
         """One JSON answer where there is nothing else to say soon, a stream otherwise."""
-        with trio.move_on_after(_PATIENCE_SECONDS if accepted[1] else float("inf")):
-            await stream.wait()
+        await (self._patience.wait(stream) if accepted[1] else stream.wait())
         single = stream.single() if accepted[0] else None
         if single is not None:
-            session.forget(stream)
             await exchange.respond(200, http.json_headers(cors), single)
         else:
             await self._stream(exchange, cors, session, stream, after=0)
@@ -296,20 +295,17 @@ class Endpoint:
     async def _stream(
         self, exchange: Exchange, cors: HeaderList, session: Session, stream: Stream, *, after: int
     ) -> None:
-        writer = self._writer(exchange, cors)
-        prime = eras.primes_streams(session.envelope)
-        try:
-            with session.attached():
-                async with trio.open_nursery() as nursery:
-                    exchange.on_disconnect(nursery.cancel_scope.cancel)
-                    if stream is session.standalone:
-                        left = scopes.seconds_left(session.principal)
-                        nursery.cancel_scope.deadline = trio.current_time() + left
-                        nursery.start_soon(session.tell)
-                    await stream.copy(writer, after=after, prime=prime)
-                    nursery.cancel_scope.cancel()
-        finally:
-            await writer.close()
+        session.keep(stream)
+        left = scopes.seconds_left(session.principal) if stream is session.standalone else math.inf
+        with session.attached():
+            await stream.copy(
+                exchange,
+                cors,
+                self._options.keep_alive,
+                after=after,
+                prime=eras.primes_streams(session.envelope),
+                until=trio.current_time() + left,
+            )
 
     async def _get(self, exchange: Exchange, cors: HeaderList) -> None:
         request = exchange.request
@@ -327,7 +323,7 @@ class Endpoint:
         if match is None or stream is None:
             raise refused(400, "Last-Event-ID names no event of this session, or one that is no longer kept")
         if stream is session.standalone:
-            session.tell_again(int(match[2]))
+            session.standalone.tell_again(int(match[2]))
         await self._stream(exchange, cors, session, stream, after=int(match[2]))
 
 

@@ -6,12 +6,9 @@ may lose the connection, come back with the id of the last event that it saw, an
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
-from collections.abc import Iterator
-
 import trio
 
+from mcpkit.engine.bell import Bell
 from mcpkit.protocol import sse
 from mcpkit.transports.http import EVENT_STREAM_HEADERS, Disconnected, Exchange, HeaderList
 
@@ -27,6 +24,9 @@ ROOM = 64 * 1024
 RETRY_MS = 1000
 """How long a client is asked to wait before it reconnects."""
 
+PATIENCE_SECONDS = 1.0
+"""How long an answer may take before a stream is begun that a client can come back to."""
+
 
 class Writer:
     """One response that is an event stream. It begins with the first event; from then on a comment breaks
@@ -38,12 +38,11 @@ class Writer:
 
     def __init__(self, exchange: Exchange, headers: HeaderList, silence: float) -> None:
         self._exchange = exchange
-        self._headers = [*EVENT_STREAM_HEADERS, *headers]
+        self._headers = headers
         self._silence = silence
         self._buffer = bytearray()
-        self._changed = trio.Event()
-        self._written = trio.Event()
-        self._ended = trio.Event()
+        self._changed = Bell()
+        self._written = Bell()
         self._closing = False
         self.empty = True
         """Whether nothing was put into it so far."""
@@ -55,7 +54,7 @@ class Writer:
         if self._closing or self.gone:
             return
         self._buffer += event
-        self._changed.set()
+        self._changed.ring()
         if self.empty:
             self.empty = False
             self._exchange.start_soon(self._run)
@@ -69,28 +68,25 @@ class Writer:
     async def close(self) -> None:
         """Write what is left; nothing is written after that."""
         self._closing = True
-        self._changed.set()
-        if not self.empty:
-            await self._ended.wait()
+        self._changed.ring()
+        while not (self.empty or self.gone):
+            await self._written.wait()
 
     async def _run(self) -> None:
         try:
-            await self._exchange.start(200, self._headers, self._take())
+            await self._exchange.start(200, [*EVENT_STREAM_HEADERS, *self._headers], self._take())
             while await self._anything():
                 await self._exchange.write(self._take())
         except Disconnected:
             pass
         finally:
             self.gone = True
-            self._written.set()
-            self._ended.set()
+            self._written.ring()
 
     async def _anything(self) -> bool:
         """Whether there is more to write, sooner or later."""
-        self._written.set()
-        self._written = trio.Event()
+        self._written.ring()
         while not (self._buffer or self._closing):
-            self._changed = trio.Event()
             with trio.move_on_after(self._silence) as silence:
                 await self._changed.wait()
             if silence.cancelled_caught:
@@ -112,53 +108,44 @@ class Stream:
         """Whether the last message is in it."""
         self.size = 0
         """Bytes that it keeps."""
-        self._kept: deque[tuple[int, bytes]] = deque()
-        self._next = itertools.count(1)
-        self._changed = trio.Event()
+        self.oldest = 1
+        """The number of the oldest message that it keeps, or of its first one, which is still to come."""
+        self.changed = Bell()
+        self._kept: list[bytes] = []
         self._reader = 0
         self._attached = False
         self._unread = 0
-        self._taken = trio.Event()
         self._brief = False
 
     @property
     def newest(self) -> int:
         """The number of the newest message, 0 when there was none."""
-        return self._kept[-1][0] if self._kept else 0
-
-    @property
-    def oldest(self) -> int:
-        """The number of the oldest message that it keeps, 0 when there was none."""
-        return self._kept[0][0] if self._kept else 0
+        return self.oldest + len(self._kept) - 1
 
     def put(self, message: bytes, *, last: bool = False) -> None:
         """Add a message."""
-        self._kept.append((next(self._next), message))
+        self._kept.append(message)
         self._unread += len(message)
         self.size += len(message)
         while len(self._kept) > 1 and (len(self._kept) > MAX_KEPT or self.size > MAX_KEPT_BYTES):
-            self.size -= len(self._kept.popleft()[1])
+            self.size -= len(self._kept.pop(0))
+            self.oldest += 1
         self.complete = self.complete or last
-        self.wake()
+        self.changed.ring()
 
     def end(self) -> None:
         """There will be no more messages."""
         self.complete = True
-        self.wake()
-
-    def wake(self) -> None:
-        """Let whoever reads look again."""
-        self._changed.set()
-        self._changed = trio.Event()
+        self.changed.ring()
 
     async def wait(self) -> None:
-        """Wait for the first message, the end, or `detach`."""
-        while not (self._kept or self.complete or self._brief):
-            await self._changed.wait()
+        """Wait for the first message, the end, `detach`, or that the bell rings: no reader is there yet."""
+        if not (self._kept or self.complete or self._brief):
+            await self.changed.wait()
 
     def single(self) -> bytes | None:
         """The message, when the stream is complete with just one."""
-        return self._kept[0][1] if self.complete and len(self._kept) == 1 else None
+        return self._kept[0] if self.complete and len(self._kept) == 1 else None
 
     @property
     def lagging(self) -> bool:
@@ -169,13 +156,7 @@ class Stream:
         """Wait for a reader that lags behind; one that is away is not waited for."""
         await trio.lowlevel.checkpoint()
         while self.lagging:
-            await self._taken.wait()
-
-    def attach(self) -> int:
-        """Become the reader: whoever reads now stops."""
-        self._reader += 1
-        self.wake()
-        return self._reader
+            await self.changed.wait()
 
     def detach(self) -> None:
         """Let whoever reads stop, with the stream going on. A first reader that is still to come stops at
@@ -185,45 +166,96 @@ class Stream:
             self._reader += 1
         else:
             self._brief = True
-        self._attached = False
-        self._take()  # whoever waits for room waits for this reader
-        self.wake()
+        self._attached = False  # whoever waits for room waits for this reader
+        self.changed.ring()
 
-    def after(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """The kept messages after that number."""
-        return ((n, message) for n, message in tuple(self._kept) if n > number)
-
-    def event_id(self, number: int) -> str:
-        """The id of an event, which tells the stream."""
-        return f"{self.number}.{number}"
-
-    async def copy(self, writer: Writer, *, after: int = 0, prime: bool = False) -> None:
-        """Write the messages after a number, as they come, until the stream is complete or lets go of its
-        reader, another one attaches, or the client leaves.
+    async def copy(
+        self,
+        exchange: Exchange,
+        headers: HeaderList,
+        silence: float,
+        *,
+        after: int,
+        prime: bool,
+        until: float,
+    ) -> None:
+        """Answer with the messages after a number, as they come, until the stream is complete or lets go of its
+        reader, another one attaches, or the time is `until`. A comment breaks `silence` seconds without any. Raises
+        `Disconnected`.
         """
-        mine = self.attach()
-        brief, self._brief = self._brief, False
-        # Something leaves at once, or who stands between would take the silence for an answer that does not come.
-        writer.put(sse.priming(self.event_id(after), RETRY_MS) if prime else sse.KEEP_ALIVE)
+        self._reader += 1
+        mine = self._reader
         self._attached = True
+        self.changed.ring()  # whoever reads now stops
+        brief, self._brief = self._brief, False
+        exchange.on_disconnect(lambda: self.detach() if mine == self._reader else None)
+        self.fill()  # which begins to hear of changes, before the client can know that it listens
+        # Something leaves at once, or who stands between would take the silence for an answer that does not come.
+        first = sse.priming(self._event_id(after), RETRY_MS) if prime else sse.KEEP_ALIVE
         try:
-            while mine == self._reader and not writer.gone:
-                changed = self._changed
-                for number, message in self.after(after):
-                    writer.put(sse.event(message, id=self.event_id(number)))
-                    after = number
-                await writer.room()
-                self._take()
-                if brief or (self.complete and not any(self.after(after))):
+            await exchange.start(200, [*EVENT_STREAM_HEADERS, *headers], first)
+            while mine == self._reader and trio.current_time() < until:
+                self.fill()
+                data, after = self._events(after)
+                if data:
+                    await exchange.write(data)
+                    self._take()
+                elif brief or self.complete:
                     return
-                if changed is self._changed:
-                    await changed.wait()
+                else:
+                    with trio.move_on_at(min(until, trio.current_time() + silence)) as timer:
+                        await self.changed.wait()
+                    if timer.cancelled_caught:
+                        await exchange.write(sse.KEEP_ALIVE)
         finally:
             if mine == self._reader:
                 self._attached = False
-            self._take()
+                self._take()
+
+    def fill(self) -> None:
+        """Put in what has waited for a reader with room."""
+
+    def _events(self, after: int) -> tuple[bytes, int]:
+        """The kept messages after a number as events, and the number of the last."""
+        start = max(after + 1, self.oldest)
+        kept = self._kept[start - self.oldest :]
+        events = [sse.event(message, id=self._event_id(start + n)) for n, message in enumerate(kept)]
+        return b"".join(events), max(after, self.newest)
+
+    def _event_id(self, number: int) -> str:
+        return f"{self.number}.{number}"
 
     def _take(self) -> None:
         self._unread = 0
-        self._taken.set()
-        self._taken = trio.Event()
+        self.changed.ring()
+
+
+class Patience:
+    """Waits for the first message of streams, but not long. One task ends all waits that have lasted
+    `PATIENCE_SECONDS`: a timer for each would cost as much as a call.
+    """
+
+    def __init__(self) -> None:
+        self._waits: dict[Stream, float] = {}
+        """Until when for each stream; the oldest comes first."""
+        self._some = Bell()
+
+    async def wait(self, stream: Stream) -> None:
+        """See `Stream.wait`."""
+        self._waits[stream] = trio.current_time() + PATIENCE_SECONDS
+        self._some.ring()
+        try:
+            await stream.wait()
+        finally:
+            self._waits.pop(stream, None)
+
+    async def run(self) -> None:
+        """End waits, for ever."""
+        while True:
+            while not self._waits:
+                await self._some.wait()
+            stream, until = next(iter(self._waits.items()))
+            await trio.sleep_until(until)
+            if self._waits.get(stream) == until:
+                del self._waits[stream]
+                stream.changed.ring()
