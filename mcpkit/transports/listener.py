@@ -59,23 +59,26 @@ class Listener:
         self.service = service
         self.life = life
         self.watch = Watch()
+        self.nursery: trio.Nursery
+        """Of the connections, and of what runs beside their answers."""
         self._connections: set[Connection] = set()
         self._some = trio.Event()
 
     async def serve(self, bound: socket.socket, until: Callable[[], Awaitable[object]]) -> None:
         """Serve until `until` returns, and then to the end (rule 3)."""
         async with trio.open_nursery() as nursery:
+            self.nursery = nursery
             nursery.start_soon(self._sweep)
             nursery.start_soon(self.watch.run)
             async with trio.open_nursery() as accepting:
-                accepting.start_soon(self._accept, bound, nursery)
+                accepting.start_soon(self._accept, bound)
                 await until()
                 accepting.cancel_scope.cancel()
             bound.close()
             await self._end()
             nursery.cancel_scope.cancel()
 
-    async def _accept(self, bound: socket.socket, nursery: trio.Nursery) -> None:
+    async def _accept(self, bound: socket.socket) -> None:
         bound.setblocking(False)
         while True:
             await trio.lowlevel.wait_readable(bound)
@@ -83,7 +86,7 @@ class Listener:
                 for _ in range(_AT_ONCE):
                     client, _address = bound.accept()
                     peer = Peer(client, self.service.options.send_timeout)
-                    nursery.start_soon(self._serve, Connection(self, peer))
+                    self.nursery.start_soon(self._serve, Connection(self, peer))
             except BlockingIOError:
                 pass
             except OSError as error:  # a client that has left already, or there is no room
@@ -151,29 +154,25 @@ class Connection:
         """Serve the connection until it ends."""
         try:
             client, server = self._peer.addresses()
-            async with trio.open_nursery() as nursery:
-                with self._listener.life.requests() as scope:
-                    await self._serve(nursery, scope, client, server)
-                if scope.cancelled_caught and self._turn is not None:
-                    await self._tell_ending(self._turn)
-                nursery.cancel_scope.cancel()
-        except* (OSError, Disconnected):
+            with self._listener.life.requests() as scope:
+                await self._serve(scope, client, server)
+            if scope.cancelled_caught and self._turn is not None:
+                await self._tell_ending(self._turn)
+        except (OSError, Disconnected):
             pass  # the client has gone
-        except* Exception as group:  # rule 2
-            _log.error("a request failed, and its connection with it", exc_info=innermost(group))
+        except Exception as error:  # rule 2
+            _log.error("a request failed, and its connection with it", exc_info=innermost(error))
         finally:
             if self._turn is not None:
                 self._turn.end()
             self._peer.close()
 
-    async def _serve(
-        self, nursery: trio.Nursery, scope: trio.CancelScope, client: str | None, server: str | None
-    ) -> None:
+    async def _serve(self, scope: trio.CancelScope, client: str | None, server: str | None) -> None:
         try:
             while (data := await self._next()) is not None:
                 if data != self._data:
                     self._read(data, client, server)
-                if await self._take(nursery, scope):
+                if await self._take(scope):
                     break
                 ending = self._listener.watch.ending
                 seconds = limits.LAST_SECONDS if ending else limits.IDLE_SECONDS
@@ -188,10 +187,11 @@ class Connection:
         if self._peer.deaf or self._peer.rest:
             await self._peer.part()
 
-    async def _take(self, nursery: trio.Nursery, scope: trio.CancelScope) -> bool:
+    async def _take(self, scope: trio.CancelScope) -> bool:
         """Answer the request that was read; whether the connection ends with it. Nothing of it stays."""
         listener = self._listener
-        turn = self._turn = Turn(copy(self._request), self._head, self._peer, nursery, scope, listener.watch)
+        turn = Turn(copy(self._request), self._head, self._peer, listener.nursery, scope, listener.watch)
+        self._turn = turn
         try:
             await listener.service.answer(listener.life, turn)
         except Disconnected:

@@ -206,7 +206,7 @@ class Endpoint:
             if message is not None and isinstance(message.method, str):  # a response has no id of ours
                 refusal.request_id = message.id
             raise
-        received = session.connection.receive(data)
+        received = session.connection.receive(data) if message is None else _one(session, message, data)
         if len(received) == 1 and isinstance(received[0], events.Refuse) and received[0].batch is None:
             error, request_id = received[0].error, received[0].id
             status = eras.http_status(error, handshake=True)
@@ -365,6 +365,11 @@ class _Port(RequestPort):
     async def drain(self) -> None:
         """Wait while the client reads slowly."""
         await (trio.lowlevel.checkpoint() if self.writer is None else self.writer.room())
+
+
+def _one(session: Session, message: jsonrpc.Message, data: bytes) -> list[events.Received]:
+    event = session.connection.receive_message(message, data)
+    return [] if event is None else [event]
 
 
 def _is_stateless(said: _Said, message: jsonrpc.Message) -> bool:

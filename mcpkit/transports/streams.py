@@ -247,15 +247,18 @@ class Patience:
         try:
             await stream.wait()
         finally:
-            self._waits.pop(stream, None)
+            del self._waits[stream]
 
     async def run(self) -> None:
         """End waits, for ever."""
         while True:
             while not self._waits:
                 await self._some.wait()
-            stream, until = next(iter(self._waits.items()))
-            await trio.sleep_until(until)
-            if self._waits.get(stream) == until:
-                del self._waits[stream]
-                stream.changed.ring()
+            await trio.sleep_until(next(iter(self._waits.values())))
+            self._end_waits(trio.current_time())
+
+    def _end_waits(self, now: float) -> None:
+        for stream, until in self._waits.items():
+            if until > now:
+                break
+            stream.changed.ring()

@@ -1,7 +1,7 @@
 """One request over HTTP/1.1 and its answer: the `http.Exchange` of the listener.
 
 Rule 1. Nothing is started for a request that is answered soon: no task, no nursery, no cancel scope. What runs beside
-        the answer (`start_soon`) runs in the nursery of the connection, and ends with the answer.
+        the answer (`start_soon`) runs in the nursery of the listener, and ends with the answer.
 Rule 2. A client that leaves is noticed: whoever asked to be told, and is not done in `_BRIEF_SECONDS`, gets a task that
         reads on. What comes is kept for the next request; a client that sends more than `_MAX_AHEAD` bytes ahead can be
         watched no longer, and is taken to have left.
@@ -11,17 +11,22 @@ Rule 3. A body that nobody wants is read where it is small and comes at once, so
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import trio
 
+from mcpkit.engine.bell import Bell
+from mcpkit.errors import innermost
 from mcpkit.transports import h1, limits
 from mcpkit.transports.http import BodyRefused, Disconnected, HeaderList, Request
 from mcpkit.transports.peer import Peer
 
 _MAX_AHEAD = 2**16
 _BRIEF_SECONDS = 0.1
+
+_log = logging.getLogger("mcpkit")
 
 
 class Watch:
@@ -86,8 +91,8 @@ class Turn:
         self._streams = False
         self._gone = False
         self._on_disconnect: list[Callable[[], object]] = []
-        self._beside: set[trio.CancelScope] = set()
-        self._alone: trio.Event
+        self._beside: list[trio.CancelScope] = []
+        self._alone = Bell()
 
     # -- In ----------------------------------------------------------------------------------
 
@@ -199,7 +204,7 @@ class Turn:
         if self._gone or not self.started:
             self.closes = True
         self.end()
-        if self._beside:
+        while self._beside:
             await self._alone.wait()
 
     def end(self) -> None:
@@ -215,18 +220,20 @@ class Turn:
     def start_soon(self, task: Callable[[], Awaitable[object]]) -> None:
         """See `http.Exchange`."""
         scope = trio.CancelScope()
-        self._alone = self._alone if self._beside else trio.Event()
-        self._beside.add(scope)
+        self._beside.append(scope)
         self._nursery.start_soon(self._run_beside, scope, task)
 
     async def _run_beside(self, scope: trio.CancelScope, task: Callable[[], Awaitable[object]]) -> None:
         try:
             with scope:
                 await task()
+        except Exception as error:  # which ends this connection, and no other
+            _log.error("a request failed, and its connection with it", exc_info=innermost(error))
+            self._peer.close()
+            self._leave()
         finally:
             self._beside.remove(scope)
-            if not self._beside:
-                self._alone.set()
+            self._alone.ring()
 
     def cut(self) -> None:
         """End what runs beside the answer."""

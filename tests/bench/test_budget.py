@@ -155,9 +155,9 @@ def test_a_request_over_stdio_stays_within_its_budget(case: str, revision: str) 
 
 
 def over_http(app: App, message: Callable[[int], Any], headers: dict[str, str]) -> Counter[str]:
-    """The cost of a message by POST to the app as ASGI."""
+    """The cost of a message by POST to the app as ASGI, in a session where the headers name no version."""
 
-    async def post(asgi: Any, body: bytes) -> tuple[int, bytes]:
+    async def post(asgi: Any, body: bytes, headers: dict[str, str]) -> tuple[dict[str, Any], bytes]:
         received = [{"type": "http.request", "body": body, "more_body": False}]
         sent: list[dict[str, Any]] = []
 
@@ -177,16 +177,20 @@ def over_http(app: App, message: Callable[[int], Any], headers: dict[str, str]) 
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         }
         await asgi(scope, receive, send)
-        return sent[0]["status"], b"".join(event.get("body", b"") for event in sent[1:])
+        assert sent[0]["status"] == 200
+        return dict(sent[0]["headers"]), b"".join(event.get("body", b"") for event in sent[1:])
 
     async def exchange(requests: int, count: Count) -> None:
         asgi = app.asgi()
+        named = dict(headers)
         async with asgi.lifespan(None):
+            if "mcp-protocol-version" not in named:
+                found, _ = await post(asgi, json.dumps(initialize(HANDSHAKE)).encode(), named)
+                named["mcp-session-id"] = found[b"mcp-session-id"].decode()
             for number in range(requests):
                 if number == 5:
                     count.begin()
-                status, body = await post(asgi, json.dumps(message(number)).encode())
-                assert status == 200
+                _, body = await post(asgi, json.dumps(message(number)).encode(), named)
                 assert json.loads(body)["result"]["content"][0]["text"] == "hello"
             count.end()
 
@@ -222,13 +226,18 @@ def over_listener(app: App, message: Callable[[int], Any], headers: dict[str, st
     return counted(exchange)
 
 
+JSON_OR_STREAM = {
+    "host": "localhost",
+    "content-type": "application/json",
+    "accept": "application/json, text/event-stream",
+}
+
+
 @pytest.mark.parametrize(("over", "budget"), [(over_http, 128), (over_listener, 84)])
 def test_a_request_over_http_stays_within_its_budget(over: Callable[..., Counter[str]], budget: int) -> None:
     """The same for what HTTP adds: the door, the headers, the answer. A listener's client says the same each time."""
     headers = {
-        "host": "localhost",
-        "content-type": "application/json",
-        "accept": "application/json, text/event-stream",
+        **JSON_OR_STREAM,
         "mcp-protocol-version": STATELESS,
         "mcp-method": "tools/call",
         "mcp-name": "echo",
@@ -236,6 +245,14 @@ def test_a_request_over_http_stays_within_its_budget(over: Callable[..., Counter
     # Numbers of one length, so that the heads are the same.
     cost = over(make(), lambda number: request(100 + number, "tools/call", ECHO, revision=STATELESS), headers)
     assert cost.total() <= budget, "\n".join(f"{calls} {name}" for name, calls in cost.most_common())
+
+
+def test_a_request_in_a_session_over_http_stays_within_its_budget() -> None:
+    """And for what a session adds, which outlives its requests."""
+    cost = over_http(
+        make(), lambda number: request(number, "tools/call", ECHO, revision=HANDSHAKE), JSON_OR_STREAM
+    )
+    assert cost.total() <= 165, "\n".join(f"{calls} {name}" for name, calls in cost.most_common())
 
 
 def test_a_list_costs_the_same_however_long_it_is() -> None:

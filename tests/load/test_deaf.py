@@ -82,6 +82,8 @@ def test_a_deaf_client_is_given_up(host: str, revision: str, deaf: Deaf) -> None
             before, memory = await alone(control), await control.call("memory")
             client = await Http.open(port, revision, receive_buffer=SMALL)
             await deaf(client)
+            while not await served(control):  # its request may still be on the way
+                await trio.sleep(0.01)
             most, began = 0, time.monotonic()
             while await served(control):
                 await storms(control, LONG, 4)
