@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,13 +14,16 @@ T = TypeVar("T")
 
 
 @types.coroutine
-def here(coroutine: Coroutine[Any, Any, T], on_wait: Callable[[], None]) -> Generator[Any, Any, T]:
-    """What `coroutine` returns, run in this task but in a context of its own, as if it had a task.
+def here(
+    coroutine: Coroutine[Any, Any, T], on_wait: Callable[[], None], context: Context | None = None
+) -> Generator[Any, Any, T]:
+    """What `coroutine` returns, run in this task but in a context of its own, as if it had a task: in `context`, or a
+    copy of the one that is there.
 
     `on_wait` is called before it waits for the first time, or never when it does not. After that this task is as good
     as the coroutine's own: its context is that of the coroutine.
     """
-    context = copy_context()
+    context = context or copy_context()
     try:
         trap = context.run(coroutine.send, None)
     except StopIteration as done:

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Generator, Iterable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
+from contextvars import Context, copy_context
 from typing import Any
 
 import msgspec
 import trio
 from msgspec import Struct
 
-from mcpkit.engine import dispatch, scopes
+from mcpkit.engine import dispatch, scopes, steps
 from mcpkit.engine.asking import Desk
-from mcpkit.engine.calls import serve_call, to_line
+from mcpkit.engine.bell import Bell
+from mcpkit.engine.calls import to_line
 from mcpkit.engine.runtime import Runtime
 from mcpkit.engine.subscriptions import Listener
 from mcpkit.principal import Principal
@@ -67,7 +70,8 @@ class Session:
         self._streams: dict[int, Stream] = {0: self.standalone}
         self._count = 0
         self._readers = 0
-        self._scopes: dict[events.Call, trio.CancelScope] = {}
+        self._calls: dict[events.Call, trio.CancelScope | None] = {}
+        """Those that are not answered, with the scope once one waits."""
 
     @property
     def envelope(self) -> events.Envelope:
@@ -78,7 +82,7 @@ class Session:
     @property
     def busy(self) -> bool:
         """Whether calls are running, or the client is reading a stream."""
-        return bool(self._scopes or self._readers)
+        return bool(self._calls or self._readers)
 
     @contextmanager
     def attached(self) -> Generator[None]:
@@ -93,7 +97,7 @@ class Session:
     def receive(
         self,
         received: Iterable[events.Received],
-        nursery: trio.Nursery,
+        crew: Crew,
         request: Request,
         *,
         streams: bool = True,
@@ -106,7 +110,7 @@ class Session:
         calls: list[events.Call] = []
         for event in received:
             if isinstance(event, events.Call):
-                self._scopes[event] = trio.CancelScope()  # what follows in a batch may cancel it
+                self._calls[event] = None  # what follows in a batch may cancel it
                 calls.append(event)
             elif isinstance(event, events.Cancel):
                 self.cancel(event.call)
@@ -117,7 +121,11 @@ class Session:
             else:
                 _put(stream, self.connection.send(event))
         running = [call for call in calls if not self._answer(call, stream)]
-        _Group(self, stream, running, request, streams=streams).start(nursery)
+        group = _Group(self, stream, len(running), request, streams=streams)
+        for call in running:
+            crew.start(group, call)
+        if not running:
+            stream.end()
         return stream
 
     def stream(self, number: int) -> Stream | None:
@@ -136,14 +144,16 @@ class Session:
 
     def cancel(self, call: events.Call) -> None:
         """Cancel a call."""
-        scope = self._scopes.get(call)
+        scope = self._calls.get(call)
         if scope is not None:
             scope.cancel()
+        else:
+            self._calls.pop(call, None)  # it has not begun, and never will
 
     def end(self) -> None:
         """Cancel all calls and end all streams."""
-        for scope in self._scopes.values():
-            scope.cancel()
+        for call in tuple(self._calls):
+            self.cancel(call)
         for stream in self._streams.values():
             stream.end()
 
@@ -151,7 +161,7 @@ class Session:
         reply = dispatch.answer(self.runtime, call)
         if reply is None:
             return False
-        del self._scopes[call]
+        self._calls.pop(call, None)
         if isinstance(call.params, types.SetLevelParams | types.SubscribeParams):
             self.saved = -math.inf  # it has changed
         _put(stream, to_line(self.runtime, self.connection, reply))
@@ -212,37 +222,70 @@ class _Standalone(Stream):
         return scopes.may_hear(session.runtime.app, session.principal, session.connection, change)
 
 
+class Crew:
+    """The tasks of `nursery` that run calls beside their requests. The first in line takes the calls that come. When
+    one waits, the task is its own, with its cancel scope, and another is the first; so a call that waits for nothing
+    costs no task.
+    """
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._queue: deque[tuple[_Group, events.Call, Context]] = deque()
+        self._some = Bell()
+        self._follow()
+
+    def start(self, group: _Group, call: events.Call) -> None:
+        """Run a call, soon, in the context that is now."""
+        self._queue.append((group, call, copy_context()))
+        self._some.ring()
+
+    def _follow(self) -> None:
+        self._nursery.start_soon(self._lead)
+
+    async def _lead(self) -> None:
+        with trio.CancelScope() as scope:
+            waited = False
+            while not waited:
+                while not self._queue:
+                    await self._some.wait()
+                group, call, context = self._queue.popleft()
+                waited = await group.run(call, context, scope, self._follow)
+
+
 class _Group(RequestPort):
     """The calls of one request, and the port of each."""
 
     def __init__(
-        self, session: Session, stream: Stream, calls: list[events.Call], request: Request, *, streams: bool
+        self, session: Session, stream: Stream, calls: int, request: Request, *, streams: bool
     ) -> None:
+        super().__init__(request)
         self._session = session
         self._stream = stream
-        super().__init__(request)
         self._streams = streams
-        self._calls = calls
-        self._left = len(calls)
+        self._left = calls
 
-    def start(self, nursery: trio.Nursery) -> None:
-        if not self._calls:
-            self._stream.end()
-        for call in self._calls:
-            nursery.start_soon(self._run, call)
-
-    async def _run(self, call: events.Call) -> None:
+    async def run(
+        self, call: events.Call, context: Context, scope: trio.CancelScope, on_wait: Callable[[], None]
+    ) -> bool:
+        """Run a call in this task, which is in `scope`; whether it has waited."""
         session = self._session
+        reply: events.Answer | events.Failure | events.Dropped = events.Dropped(call)
+
+        def waits() -> None:
+            session._calls[call] = scope
+            on_wait()
+
         try:
-            reply = await serve_call(session.runtime, call, self, session._scopes[call])
+            if call in session._calls:
+                performed = dispatch.perform(session.runtime, call, self)
+                reply = await steps.here(performed, waits, context)
         finally:
-            del session._scopes[call]
+            waited = session._calls.pop(call, None) is not None
             self._left -= 1
-        line = to_line(session.runtime, session.connection, reply)
-        if line is not None:
-            self._stream.put(line, last=not self._left)
-        elif not self._left:
-            self._stream.end()
+            _put(self._stream, to_line(session.runtime, session.connection, reply))
+            if not self._left:
+                self._stream.end()
+        return waited
 
     # -- The port of contexts ----------------------------------------------------------------
 

@@ -44,7 +44,7 @@ from mcpkit.transports.entrance import Accepted, Refused, accepts, decoded, json
 from mcpkit.transports.http import Exchange, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
 from mcpkit.transports.port import RequestPort
-from mcpkit.transports.sessions import Session, Table, TooManySessions
+from mcpkit.transports.sessions import Crew, Session, Table, TooManySessions
 from mcpkit.transports.streams import Patience, Stream, Writer
 
 _SESSION = b"mcp-session-id"
@@ -58,9 +58,9 @@ class Endpoint:
 
     def __init__(self, runtime: Runtime, nursery: trio.Nursery, options: HttpOptions) -> None:
         self._runtime = runtime
-        self._nursery = nursery
         self._options = options
         self._sessions = Table(runtime, most=options.max_sessions, idle=options.session_idle)
+        self._crew = Crew(nursery)
         self._patience = Patience()
         nursery.start_soon(self._sessions.sweep_forever)
         nursery.start_soon(self._patience.run)
@@ -212,7 +212,7 @@ class Endpoint:
             status = eras.http_status(error, handshake=True)
             raise Refused(status, error, msgspec.UNSET if request_id is None else request_id)  # RPC-06
         self._admit(request, session, received)
-        stream = session.receive(received, self._nursery, request, streams=accepted[1])
+        stream = session.receive(received, self._crew, request, streams=accepted[1])
         await self._sessions.keep(session)
         if not any(isinstance(event, events.Call | events.Refuse) for event in received):
             await exchange.respond(202, cors)

@@ -252,7 +252,7 @@ def test_a_request_in_a_session_over_http_stays_within_its_budget() -> None:
     cost = over_http(
         make(), lambda number: request(number, "tools/call", ECHO, revision=HANDSHAKE), JSON_OR_STREAM
     )
-    assert cost.total() <= 165, "\n".join(f"{calls} {name}" for name, calls in cost.most_common())
+    assert cost.total() <= 170, "\n".join(f"{calls} {name}" for name, calls in cost.most_common())
 
 
 def test_a_list_costs_the_same_however_long_it_is() -> None:
