@@ -16,6 +16,7 @@ from kit import Connection, Server, call, discover, encoded, eventually, headers
 from support import IN_PROCESS, SECONDS, initialize, request
 
 from mcpkit import App, Context
+from mcpkit.auth import Auth, Principal, Site
 from mcpkit.transports import hypercorn, limits
 
 LISTEN = request(
@@ -97,6 +98,43 @@ async def in_process(app: App, **options: Any) -> AsyncIterator[InProcess]:
 async def answered(server: InProcess, stream: trio.SocketStream) -> None:
     await stream.send_all(server.data(discover()))
     assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
+
+
+class FailsBeside(Auth):
+    """An open route, beside whose answer something fails."""
+
+    async def verify(self, token: str, site: Site) -> Principal | None:
+        return None
+
+    def routes(self) -> dict[str, Any]:
+        return {"/fails": self._fails}
+
+    async def _fails(self, exchange: Any, site: Site) -> None:
+        left = trio.Event()
+        exchange.on_disconnect(left.set)
+        exchange.start_soon(self._fail)
+        await left.wait()
+
+    async def _fail(self) -> None:
+        raise RuntimeError("beside the answer")
+
+
+async def test_what_fails_beside_an_answer_ends_its_own_connection_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A client ends at most its own connection, and the log says why."""
+    async with in_process(App("fails", auth=FailsBeside())) as server:
+        other = await server.connect()
+        failing = await server.connect()
+        await failing.send_all(b"GET /fails HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        with trio.fail_after(SECONDS):
+            assert not (await failing.receive_some()).startswith(b"HTTP/1.1 2")
+        await other.send_all(server.data(discover()))
+        assert (await other.receive_some()).startswith(b"HTTP/1.1 401")
+        await failing.aclose()
+        await other.aclose()
+        await server.calm()
+    assert "beside the answer" in caplog.text or IN_PROCESS == "hypercorn"  # which logs in its own way
 
 
 async def half_a_head(server: InProcess, stream: trio.SocketStream) -> None:

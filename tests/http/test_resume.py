@@ -72,6 +72,11 @@ class Talk:
             await response.aread()
             return self.events(response)
 
+    async def refusal(self, event_id: str) -> int:
+        """The status of an answer to a client that cannot come back with an event."""
+        headers = {**self._headers, "Accept": "text/event-stream", "Last-Event-ID": event_id}
+        return (await self._http.get(self._url, headers=headers)).status_code
+
     @asynccontextmanager
     async def resuming(self, event_id: str) -> AsyncIterator[httpx.Response]:
         """The response that brings what came after an event."""
@@ -122,6 +127,10 @@ class Stage:
         self.app.add_tool(self.at_once, inline=True)
         self.app.add_tool(self.midway)
         self.app.add_tool(self.twice)
+        self.app.add_tool(self.plain)
+
+    async def plain(self) -> str:
+        return "done"
 
     async def in_task(self, ctx: Context) -> str:
         await ctx.close_stream()
@@ -301,6 +310,17 @@ async def test_where_a_response_cannot_be_resumed_it_goes_on(stage: Stage, revis
         *before, last = talk.events(await talk.call("midway", progressToken="p"))
         assert progress(before) == [1, 2]
         assert result(last) == "done"
+
+
+async def test_what_was_no_stream_cannot_be_resumed(stage: Stage) -> None:
+    """HL-14: a client comes back with an event that it was given, and was given none where the answer was JSON, or
+    where there was nothing to answer.
+    """
+    stage.gate.set()
+    async with stage.talking(RESUMABLE) as talk:
+        assert text(await talk.call("plain")) == "done"
+        for number in (1, 2):
+            assert await talk.refusal(f"{number}.0") == 400
 
 
 @pytest.mark.parametrize("revision", [RESUMABLE, STATELESS])
