@@ -200,10 +200,9 @@ class _Standalone(Stream):
             else:
                 _put(self, self._session.connection.send(events.Notify(change)))
                 self._told[change] = self.newest
-        if (
-            len(self._told) > 2 * len(self._session.connection.subscribed) + 64
-        ):  # it has unsubscribed from many
-            self._told = {told: at for told, at in self._told.items() if self._session.connection.wants(told)}
+        connection = self._session.connection
+        if len(self._told) > 2 * len(connection.subscribed) + 64:  # it has unsubscribed from many
+            self._told = {told: at for told, at in self._told.items() if connection.wants(told)}
 
     def tell_again(self, after: int) -> None:
         """Tell a client that comes back, having seen the events up to `after`, what the stream keeps no more."""
@@ -244,12 +243,15 @@ class Crew:
 
     async def _lead(self) -> None:
         with trio.CancelScope() as scope:
-            waited = False
-            while not waited:
-                while not self._queue:
-                    await self._some.wait()
-                group, call, context = self._queue.popleft()
-                waited = await group.run(call, context, scope, self._follow)
+            while not await self._run_next(scope):
+                pass
+
+    async def _run_next(self, scope: trio.CancelScope) -> bool:
+        """Run the next call; whether it has waited."""
+        while not self._queue:
+            await self._some.wait()
+        group, call, context = self._queue.popleft()
+        return await group.run(call, context, scope, self._follow)
 
 
 class _Group(RequestPort):
