@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 
 import pytest
 import trio
@@ -23,9 +24,19 @@ IDLE = 1800.0
 LATE = IDLE * 1.06
 """When a session has expired for certain: a use is noted within a twentieth of the idle time."""
 
+around = ContextVar("around", default="nothing")
+
 
 def make_app() -> App:
     app = App("timed")
+
+    @app.tool
+    async def surroundings(waits: bool) -> str:
+        found = around.get()
+        around.set("the handler's own")
+        if waits:
+            await trio.sleep(1)
+        return f"{found}, then {around.get()}"
 
     @app.tool
     async def wait(seconds: float, ctx: Context) -> str:
@@ -43,6 +54,24 @@ def make_app() -> App:
         return name
 
     return app
+
+
+# -- Calls -----------------------------------------------------------------------------------
+
+
+@owned_time
+async def test_a_call_runs_in_the_context_of_its_request() -> None:
+    """Middleware of a host says who asks, or which trace this belongs to, in context variables: a call in a session
+    has those of its own request, whatever ran before in the same task.
+    """
+    async with hosting(make_app()) as host:
+        session = {"Mcp-Session-Id": await host.open("2025-11-25")}
+        for number, waits in enumerate((False, True, False, False, True)):
+            around.set(f"request {number}")
+            answer = await host.post(call(number, "surroundings", {"waits": waits}, "2025-11-25"), session)
+            assert (
+                answer.message["result"]["content"][0]["text"] == f"request {number}, then the handler's own"
+            )
 
 
 # -- Silence ---------------------------------------------------------------------------------
