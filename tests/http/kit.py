@@ -106,12 +106,17 @@ class Closed(Exception):
 
 
 class Connection:
-    """One connection to a server, for bytes and for requests."""
+    """One connection to a server, for bytes and for requests; by way of a unix socket, where one is named."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, path: Path | None = None) -> None:
         self.server = server
-        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if path is None:
+            self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        else:
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(SECONDS)
+            self.socket.connect(str(path))
         self._read = bytearray()
         self._events: deque[Event] = deque()
 
