@@ -137,23 +137,34 @@ class AsgiExchange:
         self._send_timeout = send_timeout
         self._nursery = nursery
         self._multiplexed = scope.get("http_version", "1.1")[:1] not in ("0", "1")
+        self._needs_host = scope.get("http_version") == "1.1"
         self._body_read = False
         self._body_tried = False
+        self._ambiguous = False
         self._gone = False
         self._watching = False
         self._on_disconnect: list[Callable[[], object]] = []
 
     def problem(self) -> tuple[int, str] | None:
-        """Why the request is not to be served, with a status: a host may allow more than we do. Where the body has two
-        lengths, a proxy may have seen another end of it than this server, and what follows on the connection is not to
-        be trusted (RFC 9112 section 6.3).
-        """
-        request = self.request
-        if sum(map(len, chain.from_iterable(request.headers))) > limits.MAX_HEADER_BYTES:
+        """Why the request is not to be served, with a status: a host may allow more than we do."""
+        if sum(map(len, chain.from_iterable(self.request.headers))) > limits.MAX_HEADER_BYTES:
             return 431, f"The headers are larger than {limits.MAX_HEADER_BYTES:,} bytes"
-        if all(map(request.all, ("content-length", "transfer-encoding"))):
-            self._body_tried = True
-            return 400, "The length of the body is given in two ways"
+        ambiguity = self._ambiguity()
+        self._ambiguous = ambiguity is not None
+        return None if ambiguity is None else (400, ambiguity)
+
+    def _ambiguity(self) -> str | None:
+        """Why a proxy may have read this request in another way than this server; None where nothing says so. Its body
+        is not read, so that the connection ends with the answer: what follows on it is not to be trusted (RFC 9112
+        sections 3.2, 6.1, 6.3). Hosts differ in what of it they refuse themselves.
+        """
+        codings = self.request.all("transfer-encoding")
+        if codings and self.request.all("content-length"):
+            return "The length of the body is given in two ways"
+        if codings and ",".join(codings).lower() != "chunked":
+            return "The only Transfer-Encoding that is understood is chunked"
+        if self._needs_host and len(self.request.all("host")) != 1:
+            return "A request has one Host header (RFC 9112 section 3.2)"
         return None
 
     async def body(self, limit: int, seconds: float) -> bytes:
@@ -183,6 +194,8 @@ class AsgiExchange:
         """Read what is left of a body that is small and comes at once; whether there is no more. Then the connection
         can go on.
         """
+        if self._ambiguous:
+            return False
         if self._has_body() and not (self._body_read or self._body_tried):
             with suppress(BodyRefused):
                 await self.body(limits.SMALL_BODY, limits.SOON_SECONDS)
