@@ -27,19 +27,14 @@ test: .venv/ready tools ## Run all tests, and beside them those of HTTP with the
 test-all: .venv/ready tools
 	$(BIN)/python -m pytest
 
-# hypercorn stands for itself at every connection: all of HTTP. In uvicorn the app is mounted: what it says, and not
-# what the host does with the bytes (nor with methods that the host does not know). Real clients, which are installed by
-# the first test that needs them, are left to the other run.
-MOUNTED := batches_http check_order handshake_http leaving mirrored_headers origins resume stateless_http
-
 .PHONY: test-servers
-test-servers: .venv/ready ## Run the tests of HTTP with hypercorn, and those of the app with uvicorn
-	MCPKIT_TEST_SERVER=hypercorn $(BIN)/python -m pytest tests/http tests/sse --ignore=tests/sse/test_real_clients.py
-	MCPKIT_TEST_SERVER=uvicorn $(BIN)/python -m pytest -k 'not NONSENSE' $(MOUNTED:%=tests/http/test_%.py)
+test-servers: .venv/ready ## Run all tests over HTTP with hypercorn, and with the app mounted in uvicorn
+	MCPKIT_TEST_SERVER=hypercorn $(BIN)/python -m pytest -m over_http
+	MCPKIT_TEST_SERVER=uvicorn $(BIN)/python -m pytest -m over_http
 
 .PHONY: conformance
 conformance: .venv/ready ## Run the official conformance suite, and print what passed and failed
-	$(BIN)/python tests/conformance/run.py
+	PYTHONPATH=tests $(BIN)/python -m conformance.run
 
 SECONDS ?= 600
 

@@ -10,6 +10,16 @@ import pytest
 import trio
 
 TEST_SECONDS = 30.0
+OVER_HTTP = {"auth", "conformance", "http", "oauth", "sse"}
+"""Folders whose tests are over HTTP, each but those that are marked with `once`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is run against each server; in other folders the tests say so themselves."""
+    for item in items:
+        if item.path.parent.name in OVER_HTTP and item.get_closest_marker("once") is None:
+            item.add_marker(pytest.mark.over_http)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec
 
+import pytest
 import trio
 import trio.testing
 
@@ -38,6 +39,16 @@ _SERVING = {
 }
 SERVING = _SERVING[SERVER]
 """How to start a server in a process of its own: target and options follow."""
+
+
+def otherwise(server: str, reason: str) -> pytest.MarkDecorator:
+    """For what a server does in another way that is its own business, and not that of our code in it."""
+    return pytest.mark.skipif(server == SERVER, reason=f"{server} {reason}")
+
+
+NO_SUCH_METHOD = otherwise("uvicorn", "refuses methods that it does not know before anybody else sees them")
+OVER_HTTP = pytest.mark.over_http
+STDIO_AND_HTTP = ["stdio", pytest.param("http", marks=OVER_HTTP)]
 
 
 def meta(revision: str = STATELESS, **more: Any) -> dict[str, Any]:

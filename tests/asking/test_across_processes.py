@@ -14,7 +14,7 @@ import pytest
 from asking.asking_kit import ALL, STATELESS, accept
 from clients.peer import WatchedServer, watched
 from hosts.process import serving_http
-from support import PREFIX
+from support import OVER_HTTP, PREFIX, STDIO_AND_HTTP
 
 SCRIPT = Path(__file__).with_name("questionnaire.py")
 KEYS = "a:" + base64.urlsafe_b64encode(bytes(range(32))).decode()
@@ -77,7 +77,7 @@ def process(transport: str) -> Iterator[Stdio | Http]:
             yield Http(url)
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", STDIO_AND_HTTP)
 @pytest.mark.parametrize("kind", ["", "_sync", "_asyncio"])
 def test_each_round_on_another_process(
     transport: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -98,6 +98,7 @@ def test_each_round_on_another_process(
     assert steps.read_text().split() == ["reserve", "pay"]
 
 
+@OVER_HTTP
 def test_the_transport_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round over stdio, the next over HTTP; a process with another key refuses."""
     monkeypatch.setenv("MCPKIT_STATE_KEYS", KEYS)

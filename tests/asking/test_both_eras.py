@@ -15,6 +15,7 @@ import pytest
 from asking import questionnaire
 from asking.asking_kit import ASKABLE, REVISIONS, STATELESS, validated
 from hosts.process import serving_http
+from support import OVER_HTTP, STDIO_AND_HTTP
 
 from mcpkit import Accepted, Cancelled, Declined
 from mcpkit.testing import Client, ToolOutcome
@@ -144,7 +145,7 @@ async def test_prompts_and_resources_ask_too(revision: str, kind: str) -> None:
 
 
 @each_askable
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", STDIO_AND_HTTP)
 async def test_processes_are_asked_like_memory(
     revision: str, transport: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +163,12 @@ async def test_processes_are_asked_like_memory(
 
 
 @pytest.mark.parametrize(
-    ("revision", "transport"), [("2024-11-05", "stdio"), ("2025-03-26", "stdio"), ("2025-03-26", "http")]
+    ("revision", "transport"),
+    [
+        ("2024-11-05", "stdio"),
+        ("2025-03-26", "stdio"),
+        pytest.param("2025-03-26", "http", marks=OVER_HTTP),
+    ],
 )
 async def test_old_clients_are_asked_what_they_know(revision: str, transport: str, url: str) -> None:
     """S2C-05: completions and roots, in revisions that know no forms."""

@@ -22,7 +22,7 @@ from hosts.process import serving_http
 from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from support import SECONDS
+from support import SECONDS, STDIO_AND_HTTP
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ask.py"
 DAY = {"day": "2030-05-04"}
@@ -140,7 +140,7 @@ def text(result: types.CallToolResult) -> str:
 
 
 each_revision = pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", STATELESS])
-each_transport = pytest.mark.parametrize("kind", ["stdio", "http"])
+each_transport = pytest.mark.parametrize("kind", STDIO_AND_HTTP)
 
 
 # The SDK leaves a stream as soon as it has its answer, and the generators that read it to the collector.

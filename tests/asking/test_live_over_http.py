@@ -14,13 +14,16 @@ import trio
 from asking.asking_kit import ALL, HANDSHAKE, accept, text
 from clients.messages import Watch
 from hosts.process import serving_http
-from support import initialize
+from support import OVER_HTTP, initialize
 
 SCRIPT = Path(__file__).with_name("questionnaire.py")
 BOTH = "application/json, text/event-stream"
 
 # httpx leaves generators to the collector when a response is not read to its end.
-pytestmark = pytest.mark.filterwarnings("ignore:Async generator .* was garbage collected:ResourceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Async generator .* was garbage collected:ResourceWarning"),
+    OVER_HTTP,
+]
 each_revision = pytest.mark.parametrize("revision", HANDSHAKE[2:])
 
 

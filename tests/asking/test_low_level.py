@@ -10,7 +10,7 @@ import pytest
 from asking import questionnaire
 from asking.asking_kit import ALL, STATELESS, accept, talking, text
 from hosts.process import serving_http
-from support import PREFIX
+from support import OVER_HTTP, PREFIX
 
 from mcpkit import (
     App,
@@ -263,6 +263,7 @@ async def test_a_handler_can_ask_what_the_client_is_able_to_answer() -> None:
         assert list((await client.call("t"))["result"]["inputRequests"]) == ["model"]
 
 
+@OVER_HTTP
 def test_over_http_it_is_a_bad_request() -> None:
     """Section 3: -32021 has the status 400; a client that can answer gets 200."""
     with serving_http(questionnaire.__file__) as (_, url):

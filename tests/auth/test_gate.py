@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from kit import Server, call, discover, encoded, eventually, headers_for, over, serving
-from support import HANDSHAKE, STATELESS, initialize, request
+from support import HANDSHAKE, NO_SUCH_METHOD, STATELESS, initialize, request
 
 GUARDED = Path(__file__).parent / "scripts" / "guarded.py"
-VERBS = ("POST", "GET", "DELETE", "PUT", "PATCH", "HEAD", "BREW")
+VERBS = ("POST", "GET", "DELETE", "PUT", "PATCH", "HEAD", pytest.param("BREW", marks=NO_SUCH_METHOD))
 
 
 def bearer(token: str) -> dict[str, str]:

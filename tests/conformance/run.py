@@ -1,6 +1,6 @@
 """Runs the official conformance suite against `server.py` over HTTP, and compares with what is expected.
 
-    python tests/conformance/run.py [REVISION ...]
+    PYTHONPATH=tests python -m conformance.run [REVISION ...]
 
 A scenario passes when no check of it fails and at least one succeeds. What is known to fail stands in
 `expected-failures.txt`, with the reason; an entry that fails no more is an error too. Warnings are shown.
@@ -9,6 +9,7 @@ A scenario passes when no check of it fails and at least one succeeds. What is k
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -21,6 +22,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from support import SERVING
 
 HERE = Path(__file__).resolve().parent
 SUITE = "@modelcontextprotocol/conformance"
@@ -49,12 +52,18 @@ def node() -> Path:
 
 
 def install() -> None:
-    """Install the suite, unless it is there already."""
+    """Install the suite, unless it is there already; another run that is at it is waited for."""
+    TOOLS.mkdir(parents=True, exist_ok=True)
+    with (TOOLS / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _install()
+
+
+def _install() -> None:
     if STAMP.exists() and STAMP.read_text() == VERSION:
         return
     binary = node()
     npm = binary.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    TOOLS.mkdir(parents=True, exist_ok=True)
     command = [binary, npm, "install", "--prefix", TOOLS, "--no-audit", "--no-fund", "--ignore-scripts"]
     done = subprocess.run(
         [*map(str, command), f"{SUITE}@{VERSION}"],
@@ -102,8 +111,7 @@ class Scenario:
 def serving() -> Iterator[str]:
     """`server.py` as a process of its own; its URL. What it says on standard error is passed on at its end."""
     options = ["--transport", "http", "--port", "0"]
-    named = os.environ.get("MCPKIT_TEST_SERVER", "auto")
-    command = [sys.executable, "-m", "mcpkit", "run", "--server", named, str(HERE / "server.py"), *options]
+    command = [*SERVING, str(HERE / "server.py"), *options]
     said: list[str] = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

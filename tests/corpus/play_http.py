@@ -9,18 +9,22 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import AsyncIterator
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import trio
+import uvicorn
 from pairs import Case, Conversation, End, Line, Wait, cases, parsed
 from play import PATIENCE, Answer, app_of, remembered
-from support import IN_PROCESS
+from support import IN_PROCESS, SERVER
 
 from mcpkit.transports import serving as http_serving
+from mcpkit.transports.address import Address, listening
 
+PATHS = {"http": "/mcp", "sse": "/sse"}
 STATELESS = "2026-07-28"
 VERSION_HEADER_SINCE = "2025-06-18"
 _META = "io.modelcontextprotocol/"
@@ -51,16 +55,45 @@ async def play(conversation: Conversation) -> dict[str, Answer]:
 
 
 @asynccontextmanager
-async def serving(variant: str, **options: Any) -> AsyncIterator[tuple[str, trio.Event]]:
+async def serving(variant: str, transport: str = "http") -> AsyncIterator[tuple[str, trio.Event]]:
     """The variant on a port of its own, until the event is set; at the end it must stop by itself."""
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
-        serve = functools.partial(
-            http_serving.serve, app_of(variant), port=0, server=IN_PROCESS, until=stop.wait, **options
-        )
-        yield await nursery.start(serve), stop
+        serve = _serve_mounted if SERVER == "uvicorn" else _serve_here
+        yield await nursery.start(functools.partial(serve, variant, transport, stop.wait)), stop
         stop.set()
         nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
+
+
+async def _serve_here(
+    variant: str,
+    transport: str,
+    until: Callable[[], Awaitable[object]],
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    options = {"port": 0, "server": IN_PROCESS, "transport": transport, "path": PATHS[transport]}
+    await http_serving.serve(app_of(variant), until=until, task_status=task_status, **options)
+
+
+async def _serve_mounted(
+    variant: str,
+    transport: str,
+    until: Callable[[], Awaitable[object]],
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """In uvicorn, on an event loop in a thread of its own."""
+    asgi = app_of(variant).asgi(PATHS[transport], transport=transport)
+    server, address = uvicorn.Server(uvicorn.Config(asgi, log_level="critical")), Address("127.0.0.1", 0)
+    before = signal.signal(signal.SIGTERM, server.handle_exit)  # which it does itself in the main thread
+    try:
+        with listening(address) as bound:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.to_thread.run_sync, server.run, [bound])
+                task_status.started(address.url(bound, PATHS[transport], tls=False))
+                await until()
+                server.should_exit = True
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Post:

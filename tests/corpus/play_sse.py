@@ -60,7 +60,7 @@ async def connect(variant: str) -> AsyncIterator[Link]:
     """The variant on a port of its own, and one client."""
     http = httpx.AsyncClient(timeout=None, trust_env=False, verify=False)
     async with (
-        serving(variant, transport="sse", path="/sse") as (url, stop),
+        serving(variant, "sse") as (url, stop),
         http,
         trio.open_nursery() as nursery,
     ):

@@ -14,6 +14,7 @@ import pydantic
 import pytest
 import replay
 from pairs import FIXTURES, Case, Conversation
+from support import OVER_HTTP
 
 CASES = list(pairs.cases().values())
 README = (FIXTURES / "README.md").read_text(encoding="utf-8")
@@ -32,7 +33,7 @@ TOLD = {
     for revision in (*HANDSHAKE, STATELESS)
 }
 PLAYED = [
-    pytest.param(way, case, id=f"{case.name}-{way}")
+    pytest.param(way, case, id=f"{case.name}-{way}", marks=OVER_HTTP if way in ("http", "sse") else ())
     for case in CASES
     for way, (transport, _) in replay.WAYS.items()
     if transport in case.transports

@@ -11,6 +11,7 @@ import pytest
 import replay
 from mcp_types import _v2026_07_28 as stateless
 from pairs import Case
+from support import OVER_HTTP
 
 STATUSES = {
     "handshake": {-32700: 400, -32600: 400},
@@ -97,6 +98,7 @@ def has_envelope(case: Case, line: Any) -> bool:
     return token is None or type(token) in (int, str)
 
 
+@OVER_HTTP
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_the_status_follows_from_code_and_era(case: Case) -> None:
     """REQUIREMENTS section 3: HTTP says what a proxy or an old client can understand."""

@@ -9,9 +9,9 @@ import pytest
 from hosts.nginx import NAME, behind_nginx, needs_nginx
 from hosts.process import APPS, Process, serving_http
 from hosts.web import ERAS, Web, old_stream
-from support import HANDSHAKE, STATELESS, initialize, request
+from support import HANDSHAKE, OVER_HTTP, STATELESS, initialize, request
 
-pytestmark = needs_nginx
+pytestmark = [needs_nginx, OVER_HTTP]
 
 ADDRESS = "https://127.0.0.1"
 Connect = Callable[..., Web]

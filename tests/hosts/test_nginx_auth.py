@@ -8,9 +8,9 @@ import httpx
 import pytest
 from hosts.nginx import NAME, behind_nginx, needs_nginx
 from hosts.process import serving_http
-from support import STATELESS, request
+from support import OVER_HTTP, STATELESS, request
 
-pytestmark = needs_nginx
+pytestmark = [needs_nginx, OVER_HTTP]
 
 GUARDED = Path(__file__).parents[1] / "auth" / "scripts" / "guarded.py"
 

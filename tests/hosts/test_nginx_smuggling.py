@@ -19,11 +19,12 @@ import pytest
 from hosts.nginx import needs_nginx, running_nginx
 from hosts.process import Process
 from kit import Closed, Connection, Server, discover, encoded, eventually, serving
+from support import OVER_HTTP, SERVER
 from test_smuggling import BODY, READ, REFUSED, post, send
 
-pytestmark = needs_nginx
+pytestmark = [needs_nginx, OVER_HTTP]
 
-# A client that waits for nothing is told so soon. nginx may keep bodies until they are whole, or pass on all that it can.
+# A client that waits in vain is told so soon. nginx keeps a body until it is whole, or passes on all that it can.
 SERVERS = """
     log_format request 'request $status ($upstream_status) $request_uri';
     access_log /dev/stderr request;
@@ -102,9 +103,12 @@ class Chain(NamedTuple):
 
 @pytest.fixture(scope="module")
 def chain() -> Iterator[Chain]:
-    with serving("things.py", "-v") as server, serving("things.py") as direct:
-        with running_nginx(SERVERS, port=str(server.port)) as (nginx, folder):
-            yield Chain(nginx, folder, server, direct)
+    with (
+        serving("things.py", "-v") as server,
+        serving("things.py") as direct,
+        running_nginx(SERVERS, port=str(server.port)) as (nginx, folder),
+    ):
+        yield Chain(nginx, folder, server, direct)
 
 
 def answers(connection: Connection, data: bytes) -> list[str]:
@@ -134,7 +138,12 @@ def test_nginx_and_the_server_see_the_same_requests(chain: Chain, name: str, way
             assert other.response().message["id"] == innocent
         seen = chain.seen(nginx, innocent)
         assert given in ([], [one.status for one in seen[:-1]])  # in HTTP/0.9 an answer has no status
-        assert [one.upstream for one in seen if one.upstream != "-"] == chain.served(server, innocent)
+        sent = [one.upstream for one in seen if one.upstream != "-"]
+        served = chain.served(server, innocent)
+        if SERVER != "auto":  # a host refuses what it likes, and logs nothing
+            assert len(served) <= len(sent)
+            continue
+        assert served == sent
         directly = answers(chain.direct.connect(), data)
         if len(directly) > 1 and seen[0].upstream != "-":
             assert directly == given

@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 from kit import Connection, Server, call, discover, encoded, eventually, headers_for, serving
-from support import IN_PROCESS, SECONDS, initialize, request
+from support import IN_PROCESS, SECONDS, SERVER, initialize, request
 
 from mcpkit import App, Context
 from mcpkit.auth import Auth, Principal, Site
@@ -86,6 +86,9 @@ class InProcess:
 
 @contextlib.asynccontextmanager
 async def in_process(app: App, **options: Any) -> AsyncIterator[InProcess]:
+    if SERVER == "uvicorn":
+        pytest.skip("in this process there are servers of ours only")
+
     async def serve(task_status: trio.TaskStatus[str]) -> None:
         await app.serve("http", **{"server": IN_PROCESS, **options}, port=0, task_status=task_status)
 

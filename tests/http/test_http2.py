@@ -13,6 +13,8 @@ import pytest
 from kit import Closed, Headers, Json, Server, call, discover, encoded, eventually, headers_for, over, serving
 from support import initialize
 
+pytestmark = pytest.mark.once  # the server is named
+
 HYPERCORN = ("--server", "hypercorn")
 
 

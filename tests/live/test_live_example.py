@@ -16,13 +16,13 @@ import pytest
 import trio
 from hosts.process import MCPKIT, started
 from live_kit import LIST, change
-from support import REVISIONS, STATELESS
+from support import OVER_HTTP, REVISIONS, STATELESS, STDIO_AND_HTTP
 
 from mcpkit.testing import Client
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "live.py"
 STDIO = [sys.executable, "-m", "mcpkit", "run", str(EXAMPLE)]
-both_transports = pytest.mark.parametrize("transport", ["stdio", "http"])
+both_transports = pytest.mark.parametrize("transport", STDIO_AND_HTTP)
 both_eras = pytest.mark.parametrize("revision", [REVISIONS[-2], STATELESS])
 
 
@@ -134,6 +134,7 @@ async def test_a_note_that_the_tool_writes_is_told(
         assert refused.is_error
 
 
+@OVER_HTTP
 def test_the_server_ends_at_once(environment: dict[str, str]) -> None:
     """No signal waits for the watcher, and nothing is said at the end."""
     with started([*MCPKIT, str(EXAMPLE)], **environment) as server:

@@ -21,6 +21,7 @@ from oauth.browser import PASSWORD, Program, register
 from oauth.library import Library, library
 from support import SECONDS
 
+pytestmark = pytest.mark.once
 NAME = "<img src=x onerror=alert(1)><script>alert(2)</script>Claude"
 
 

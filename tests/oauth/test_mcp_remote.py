@@ -10,6 +10,7 @@ from clients import nodejs
 from clients.peer import WatchedServer
 from support import HANDSHAKE
 
+pytestmark = pytest.mark.once
 BROWSER = '''\
 #!{python}
 """Signs in, allows, and goes where it is sent: a browser for one purpose."""

@@ -32,6 +32,7 @@ from support import HANDSHAKE, REVISIONS, SECONDS, initialize
 from mcpkit import testing
 from mcpkit.transports.wire import HttpFailure
 
+pytestmark = pytest.mark.once
 each_revision = pytest.mark.parametrize("revision", REVISIONS)
 
 
