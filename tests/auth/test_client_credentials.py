@@ -202,15 +202,15 @@ def test_secrets_in_the_query_are_none(server: Server) -> None:
 def test_wrong_secrets_are_told_to_wait() -> None:
     """And the right one still gets a token."""
     with guarded_by("ClientCredentialsAuth", CLIENTS) as server, server.connect() as connection:
-        statuses = []
+        answers: list[Response] = []
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
         for number in range(300):
             form = urlencode({**GRANT, **MINE, "client_secret": str(number)}).encode()
-            response = connection.ask("POST", kind, form, path="/token")
-            statuses.append(response.status)
-        assert statuses[0] == 401
-        assert statuses[-1] == 429
-        assert int(response.get("retry-after") or "") >= 1
+            answers.append(connection.ask("POST", kind, form, path="/token"))
+        waits = [answer for answer in answers if answer.status == 429]  # a slow machine may try again in time
+        assert answers[0].status == 401
+        assert waits
+        assert int(waits[-1].get("retry-after") or "") >= 1
         assert post(server, {**GRANT, **MINE}).status == 200
 
 

@@ -184,6 +184,7 @@ def test_strange_paths_stay_out_of_the_answers(server: Server) -> None:
 # -- Many wrong tokens -----------------------------------------------------------------------
 
 
+@pytest.mark.once
 def test_ten_thousand_wrong_tokens_are_cheap_and_then_told_to_wait() -> None:
     """After a burst 429 with Retry-After; a good token still passes, and memory does not grow."""
     with serving(GUARDED) as server, server.connect() as connection:

@@ -234,6 +234,7 @@ def test_a_proxy_that_is_none_is_said_at_the_start() -> None:
 # -- Mounted ---------------------------------------------------------------------------------
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("host", ["starlette_app", "fastapi_app"])
 def test_mounted_under_a_prefix_the_challenge_leads_to_what_serves(host: str) -> None:
     """The host application has the origin's root; the URL in the challenge is below the prefix."""

@@ -87,6 +87,7 @@ def test_an_issuer_that_is_away_from_the_start_is_found_later(server: Server, is
     until(lambda: ask(server, RSA).status, 200, while_=503)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_keys_are_fetched_in_a_host_on_asyncio(issuer: Issuer, loop: str) -> None:
     """The app is a guest there, and speaks HTTP on trio."""

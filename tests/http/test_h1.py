@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import h11
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpkit.transports import h1
+
+pytestmark = pytest.mark.once
 
 PIECES = [b"\r\n", b"\r", b"\n", b"0", b"5", b"a", b"hello", b";x=y", b" ", b"\t", b"X: y", b"\0", b"+", b"_"]
 PIECES += [b"0\r\n\r\n", b"5\r\nhello\r\n"]

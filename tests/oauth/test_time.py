@@ -21,6 +21,8 @@ from mcpkit.auth.grants import CODE_SECONDS, REUSE_SECONDS, Code, Grant, Grants
 from mcpkit.auth.limits import MAX_KEYS, Limit
 from mcpkit.stores.memory import MemoryStore
 
+pytestmark = pytest.mark.once
+
 HOUR = 3600.0
 VERIFIER = "v" * 43
 RESOURCE = "https://mcp.example/mcp"
