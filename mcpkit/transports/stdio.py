@@ -78,8 +78,10 @@ async def _end_on_signal(
 
 async def _serve(app: App, descriptors: Descriptors, max_body: int, grace: float | None) -> None:
     async with running(app) as runtime:
-        streams = _waiting_streams if _CAN_WAIT else threads.streams
-        channel = LineChannel(*streams(*descriptors), max_message=max_body)
+        if _CAN_WAIT:
+            channel = LineChannel(*_waiting_streams(*descriptors), max_message=max_body)
+        else:
+            channel = LineChannel(*threads.streams(*descriptors), max_message=max_body)
         await Session(runtime, channel).run(GRACE if grace is None else grace)
 
 

@@ -73,11 +73,10 @@ class Endpoint:
     async def answer(self, exchange: Exchange, cors: HeaderList) -> None:
         """Answer a request that was let in."""
         request = exchange.request
+        said = request.once(_Said)
         if request.method == "POST":
-            await self._post(exchange, cors)
-        elif request.get("mcp-session-id") is None and eras.names_stateless(
-            request.get("mcp-protocol-version")
-        ):
+            await self._post(exchange, cors, said)
+        elif said.session_id is None and eras.names_stateless(said.version):
             raise refused(405, f"This revision has no {request.method}", [(b"allow", b"POST, OPTIONS")])
         elif request.method == "GET":
             await self._get(exchange, cors)
@@ -88,8 +87,7 @@ class Endpoint:
 
     # -- POST --------------------------------------------------------------------------------
 
-    async def _post(self, exchange: Exchange, cors: HeaderList) -> None:
-        said = exchange.request.once(_Said)
+    async def _post(self, exchange: Exchange, cors: HeaderList, said: _Said) -> None:
         data = await json_body(exchange, MAX_BODY, self._options)
         if not any(said.accepted):
             raise refused(406, "Accept must include application/json and text/event-stream")
@@ -97,7 +95,7 @@ class Endpoint:
         if message is not None and _is_stateless(said, message):
             await self._stateless(exchange, cors, said, data, message)
         else:
-            await self._handshake_post(exchange, cors, said.accepted, data, message)
+            await self._handshake_post(exchange, cors, said, data, message)
 
     # -- The stateless era -------------------------------------------------------------------
 
@@ -192,12 +190,12 @@ class Endpoint:
         self,
         exchange: Exchange,
         cors: HeaderList,
-        accepted: Accepted,
+        said: _Said,
         data: bytes,
         message: jsonrpc.Message | None,
     ) -> None:
-        request = exchange.request
-        if message is not None and message.method == "initialize" and request.get("mcp-session-id") is None:
+        request, accepted = exchange.request, said.accepted
+        if message is not None and message.method == "initialize" and said.session_id is None:
             await self._initialize(exchange, cors, accepted, data)
             return
         try:
@@ -260,18 +258,17 @@ class Endpoint:
 
     async def _session(self, request: Request) -> Session:
         """The session that a request names, with the version that it speaks."""
-        version, served = request.get("mcp-protocol-version"), eras.supported_versions()
-        if version is not None and version not in served:
-            raise Refused(400, UnsupportedVersion(version, served))
-        session_id = request.get("mcp-session-id")
-        if session_id is None:
+        said, served = request.once(_Said), eras.supported_versions()
+        if said.version is not None and said.version not in served:
+            raise Refused(400, UnsupportedVersion(said.version, served))
+        if said.session_id is None:
             raise refused(400, "The header Mcp-Session-Id is missing: send initialize first")
-        session = await self._sessions.find(session_id, request.owner)
+        session = await self._sessions.find(said.session_id, request.owner)
         if session is None:
             raise refused(404, "There is no such session: send initialize again")
         session.principal = request.principal
         try:
-            eras.check_session_version(request.get("mcp-protocol-version"), session.envelope)
+            eras.check_session_version(said.version, session.envelope)
         except McpError as error:
             raise Refused(400, error) from None
         return session
@@ -334,7 +331,7 @@ class _Said:
         self.accepted = accepts(request, "application/json", "text/event-stream")
         self.metadata = Metadata(request.values)
         self.version = request.get("mcp-protocol-version")
-        self.in_session = request.get("mcp-session-id") is not None
+        self.session_id = request.get("mcp-session-id")
 
 
 class _Port(RequestPort):
@@ -378,7 +375,7 @@ def _is_stateless(said: _Said, message: jsonrpc.Message) -> bool:
     """
     if not eras.is_stateless(message, said.version):
         return False
-    if not said.in_session or eras.names_stateless(said.version):
+    if said.session_id is None or eras.names_stateless(said.version):
         return True
     try:
         params = {} if isinstance(message.params, msgspec.UnsetType) else msgspec.json.decode(message.params)
