@@ -59,7 +59,7 @@ def identify(
                 return _handshake(method, session)
         elif meta.protocol_version in revisions.STATELESS and meta.client_capabilities is not UNSET:
             return _stateless(method, meta, params, data, metadata)
-    loose = _loose_meta(jsonrpc.decode(data).params)
+    loose = _loose_meta(_params(data))
     if metadata is None and not _has_own_keys(loose):
         return _handshake(method, session)
     return _stateless(method, _check_meta(loose, metadata), params, data, metadata)
@@ -120,7 +120,7 @@ def primes_streams(session: Envelope) -> bool:
 def _handshake(method: str, session: Envelope | None) -> Envelope:
     row = METHODS.get(method)
     if session is not None and row is not None and method != "initialize" and row.exists_in(session.revision):
-        return session
+        return session  # the usual
     if session is None and row is not None and not row.exists_in(revisions.LAST_HANDSHAKE):
         raise InvalidMeta(f'{method} needs params._meta with "{_OWN_KEYS[0]}" and "{_OWN_KEYS[1]}"')
     if session is None and method not in ("initialize", "ping"):
@@ -177,7 +177,7 @@ def _named(member: str, params: types.Params | McpError, data: bytes) -> str:
     """
     if not isinstance(params, McpError):
         return str(getattr(params, member))
-    raw = jsonrpc.decode(data).params
+    raw = _params(data)
     try:
         name = msgspec.json.decode(b"{}" if raw is UNSET else raw).get(member)
     except (msgspec.MsgspecError, RecursionError, UnicodeError, AttributeError):
@@ -187,6 +187,16 @@ def _named(member: str, params: types.Params | McpError, data: bytes) -> str:
 
 def _unknown(method: str, revision: str) -> MethodNotFound:
     return MethodNotFound(f"Method not found: {method} is not part of revision {revision}")
+
+
+def _params(data: bytes) -> Raw | UnsetType:
+    """The params of a request that was read before. What is nested so deeply that it can only just be read cannot
+    always be read again: then there are none.
+    """
+    try:
+        return jsonrpc.decode(data).params
+    except jsonrpc.Malformed:
+        return UNSET
 
 
 class _LooseParams(msgspec.Struct):

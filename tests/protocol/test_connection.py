@@ -171,6 +171,22 @@ def test_a_cancellation_of_nothing_is_no_event(revision: str, id: Any) -> None:
 # -- Rule 3: whatever comes ------------------------------------------------------------------------------------
 
 
+@both_eras
+@pytest.mark.parametrize(
+    "meta", ["{}", "[]", '{"progressToken":1.5}', '{"io.modelcontextprotocol/protocolVersion":"x"}']
+)
+def test_what_can_only_just_be_read_is_answered(revision: str, meta: str) -> None:
+    """SEC-02: how deep JSON can be depends on how deep its reader is in calls of its own, and it may read twice."""
+    line = Line(revision)
+    text = '{"jsonrpc":"2.0","id":%d,"method":"ping","params":{"_meta":%s,"deep":%s}}'
+    read = 0
+    for levels in range(800, 1000):
+        (event,) = line.connection.receive((text % (levels, meta, "[" * levels + "]" * levels)).encode())
+        assert event.id == levels
+        read += isinstance(event, events.Call) or "nested too deeply" not in event.error.message
+    assert 0 < read < 200
+
+
 @pytest.mark.parametrize("revision", REVISIONS)
 @settings(max_examples=100)
 @given(st.binary(max_size=200))
