@@ -1,23 +1,11 @@
-"""One call, from its request to the line that answers it."""
+"""The line that answers a call."""
 
 from __future__ import annotations
 
-import trio
-
-from mcpkit.context import Port
 from mcpkit.engine import dispatch
 from mcpkit.engine.runtime import Runtime
 from mcpkit.protocol import events
 from mcpkit.protocol.connection import Connection
-
-
-async def serve_call(
-    runtime: Runtime, call: events.Call, port: Port, scope: trio.CancelScope
-) -> events.Answer | events.Failure | events.Dropped:
-    """Run a call that `dispatch.answer` has left; `Dropped` when `scope` was cancelled before its answer."""
-    with scope:
-        return await dispatch.perform(runtime, call, port)
-    return events.Dropped(call)
 
 
 def to_line(runtime: Runtime, connection: Connection, event: events.Sent) -> bytes | None:

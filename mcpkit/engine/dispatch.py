@@ -145,7 +145,7 @@ async def _call_tool(
     if tool is not None:
         try:
             values = tool.decode(params.arguments)
-        except ArgumentError:
+        except ArgumentError:  # seldom; then it may be no object as it came
             values = tool.decode(_arguments(params.arguments))
         returned = await uses.in_rounds(runtime, tool, tool.name, values, call, port)
         return events.Answer(call, tool.output.convert(returned), tool.output.wrap)

@@ -23,7 +23,8 @@ def here(
     `on_wait` is called before it waits for the first time, or never when it does not. After that this task is as good
     as the coroutine's own: its context is that of the coroutine.
     """
-    context = context or copy_context()
+    if context is None:  # an empty one is false
+        context = copy_context()
     try:
         trap = context.run(coroutine.send, None)
     except StopIteration as done:

@@ -23,7 +23,7 @@ from mcpkit.transports import http
 from mcpkit.transports.http import BodyRefused, Exchange, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
 from mcpkit.transports.security import Guard, own_origin
-from mcpkit.transports.sessions import TooManySessions
+from mcpkit.transports.table import TooManySessions
 
 Accepted = tuple[bool, ...]
 """Which of some media types the client takes."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mcpkit.principal import Principal
 
@@ -79,13 +79,17 @@ class Request(Struct):
         return None if values is None else ", ".join(values)
 
     def once(self, look: Callable[[Request], T]) -> T:
-        """What `look` says of the request without its caller: it is asked once for all copies of the request, since a
-        client says the same each time.
+        """What `look` says of the request: it is asked once for all copies of the request, since a client says the
+        same each time. It may look at nothing that is told later: the caller, and the prefix of an open route.
         """
         found = self._seen.get(look)
         if found is None:
             found = self._seen[look] = look(self)
         return cast(T, found)
+
+    def altered(self, **changes: Any) -> Request:
+        """Another request, of which nothing is known yet."""
+        return structs.replace(self, **changes, _by_name={}, _seen={})
 
     @property
     def principal(self) -> Principal | None:

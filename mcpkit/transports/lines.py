@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from mcpkit.engine.bell import Bell
 from mcpkit.protocol.lines import LineSplitter, Oversized
 
 MAX_MESSAGE = 4 * 1024 * 1024
@@ -35,7 +36,7 @@ class LineChannel:
         self._splitter = LineSplitter(max_message)
         self._buffer = bytearray()
         self._flushing = False
-        self._room: trio.Event | None = None
+        self._room = Bell()
         self._ended = False
 
     async def receive(self) -> list[bytes | Oversized] | None:
@@ -78,13 +79,9 @@ class LineChannel:
         finally:
             self._buffer[:0] = data
             self._flushing = False
-            if self._room is not None:
-                self._room.set()
-                self._room = None
+            self._room.ring()
 
     async def drain(self) -> None:
         """Wait while the client reads too slowly."""
         while self._flushing and len(self._buffer) > _HIGH_WATER:
-            if self._room is None:
-                self._room = trio.Event()
             await self._room.wait()

@@ -15,8 +15,6 @@ import ipaddress
 import re
 from collections.abc import Sequence
 
-from msgspec import structs
-
 from mcpkit.auth.base import is_prefix
 from mcpkit.transports.http import Request
 
@@ -51,14 +49,11 @@ class Proxies:
         headers = [(name, value) for name, value in request.headers if name != b"host"]
         if host is not None:
             headers.append((b"host", host.encode("latin-1", "replace")))
-        return structs.replace(
-            request,
+        return request.altered(
             client=client,
             scheme=scheme if scheme in ("http", "https") else request.scheme,
             headers=headers,
             prefix=_prefix(request) + request.prefix,
-            _by_name={},
-            _seen={},
         )
 
     def _trusts(self, address: str | None) -> bool:

@@ -199,6 +199,7 @@ class Service:
                     nursery.start_soon(self._end_with_host, life)
                     await life.stop.wait()
                     nursery.cancel_scope.cancel()
+                life.endpoints = None  # whoever comes now is told so, since nobody will run what they bring
                 with trio.move_on_after(self.options.grace):
                     await life.end_requests()
         except BaseException as error:

@@ -2,52 +2,30 @@
 
 A session is a `Connection` that outlives its requests. Its calls run beside them: a client that loses a
 response does not cancel the call (HL-18), and fetches the rest with `Last-Event-ID`.
-
-The table keeps live sessions; what makes a session (revision, client, capabilities, level of logs, subscriptions)
-stands in the `Store` as well, so that a process that does not know it can take it over. A session that is there no
-more has ended, whichever process ended it.
 """
 
 from __future__ import annotations
 
 import math
-import secrets
-from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager, suppress
-from contextvars import Context, copy_context
-from typing import Any
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 
-import msgspec
 import trio
-from msgspec import Struct
 
-from mcpkit.engine import dispatch, scopes, steps
+from mcpkit.engine import dispatch, scopes
 from mcpkit.engine.asking import Desk
-from mcpkit.engine.bell import Bell
 from mcpkit.engine.calls import to_line
 from mcpkit.engine.runtime import Runtime
 from mcpkit.engine.subscriptions import Listener
 from mcpkit.principal import Principal
-from mcpkit.protocol import eras, events, types
+from mcpkit.protocol import events, types
 from mcpkit.protocol.connection import Connection
-from mcpkit.protocol.questions import Question
-from mcpkit.questions import Unavailable
-from mcpkit.stores.base import StoreError
+from mcpkit.transports.crew import Crew, Group
 from mcpkit.transports.http import Request
-from mcpkit.transports.port import RequestPort
 from mcpkit.transports.streams import MAX_KEPT_BYTES, Stream
 
 MAX_STREAMS = 100
 """Streams of one session that are kept after their last message, for a client that comes back."""
-
-
-class Record(Struct):
-    """What makes a session."""
-
-    envelope: events.Envelope
-    owner: str
-    subscribed: list[str]
 
 
 class Session:
@@ -70,7 +48,7 @@ class Session:
         self._streams: dict[int, Stream] = {0: self.standalone}
         self._count = 0
         self._readers = 0
-        self._calls: dict[events.Call, trio.CancelScope | None] = {}
+        self.calls: dict[events.Call, trio.CancelScope | None] = {}
         """Those that are not answered, with the scope once one waits."""
 
     @property
@@ -82,7 +60,7 @@ class Session:
     @property
     def busy(self) -> bool:
         """Whether calls are running, or the client is reading a stream."""
-        return bool(self._calls or self._readers)
+        return bool(self.calls or self._readers)
 
     @contextmanager
     def attached(self) -> Generator[None]:
@@ -110,7 +88,7 @@ class Session:
         calls: list[events.Call] = []
         for event in received:
             if isinstance(event, events.Call):
-                self._calls[event] = None  # what follows in a batch may cancel it
+                self.calls[event] = None  # what follows in a batch may cancel it
                 calls.append(event)
             elif isinstance(event, events.Cancel):
                 self.cancel(event.call)
@@ -121,7 +99,7 @@ class Session:
             else:
                 _put(stream, self.connection.send(event))
         running = [call for call in calls if not self._answer(call, stream)]
-        group = _Group(self, stream, len(running), request, streams=streams)
+        group = Group(self, stream, len(running), request, streams=streams)
         for call in running:
             crew.start(group, call)
         if not running:
@@ -144,15 +122,15 @@ class Session:
 
     def cancel(self, call: events.Call) -> None:
         """Cancel a call."""
-        scope = self._calls.get(call)
+        scope = self.calls.get(call)
         if scope is not None:
             scope.cancel()
         else:
-            self._calls.pop(call, None)  # it has not begun, and never will
+            self.calls.pop(call, None)  # it has not begun, and never will
 
     def end(self) -> None:
         """Cancel all calls and end all streams."""
-        for call in tuple(self._calls):
+        for call in tuple(self.calls):
             self.cancel(call)
         for stream in self._streams.values():
             stream.end()
@@ -161,7 +139,7 @@ class Session:
         reply = dispatch.answer(self.runtime, call)
         if reply is None:
             return False
-        self._calls.pop(call, None)
+        self.calls.pop(call, None)
         if isinstance(call.params, types.SetLevelParams | types.SubscribeParams):
             self.saved = -math.inf  # it has changed
         _put(stream, to_line(self.runtime, self.connection, reply))
@@ -219,232 +197,3 @@ class _Standalone(Stream):
     def _wants(self, change: events.Change) -> bool:
         session = self._session
         return scopes.may_hear(session.runtime.app, session.principal, session.connection, change)
-
-
-class Crew:
-    """The tasks of `nursery` that run calls beside their requests. The first in line takes the calls that come. When
-    one waits, the task is its own, with its cancel scope, and another is the first; so a call that waits for nothing
-    costs no task.
-    """
-
-    def __init__(self, nursery: trio.Nursery) -> None:
-        self._nursery = nursery
-        self._queue: deque[tuple[_Group, events.Call, Context]] = deque()
-        self._some = Bell()
-        self._follow()
-
-    def start(self, group: _Group, call: events.Call) -> None:
-        """Run a call, soon, in the context that is now."""
-        self._queue.append((group, call, copy_context()))
-        self._some.ring()
-
-    def _follow(self) -> None:
-        self._nursery.start_soon(self._lead)
-
-    async def _lead(self) -> None:
-        with trio.CancelScope() as scope:
-            while not await self._run_next(scope):
-                pass
-
-    async def _run_next(self, scope: trio.CancelScope) -> bool:
-        """Run the next call; whether it has waited."""
-        while not self._queue:
-            await self._some.wait()
-        group, call, context = self._queue.popleft()
-        return await group.run(call, context, scope, self._follow)
-
-
-class _Group(RequestPort):
-    """The calls of one request, and the port of each."""
-
-    def __init__(
-        self, session: Session, stream: Stream, calls: int, request: Request, *, streams: bool
-    ) -> None:
-        super().__init__(request)
-        self._session = session
-        self._stream = stream
-        self._streams = streams
-        self._left = calls
-
-    async def run(
-        self, call: events.Call, context: Context, scope: trio.CancelScope, on_wait: Callable[[], None]
-    ) -> bool:
-        """Run a call in this task, which is in `scope`; whether it has waited."""
-        session = self._session
-        reply: events.Answer | events.Failure | events.Dropped = events.Dropped(call)
-
-        def waits() -> None:
-            session._calls[call] = scope
-            on_wait()
-
-        try:
-            if call in session._calls:
-                performed = dispatch.perform(session.runtime, call, self)
-                reply = await steps.here(performed, waits, context)
-        finally:
-            waited = session._calls.pop(call, None) is not None
-            self._left -= 1
-            _put(self._stream, to_line(session.runtime, session.connection, reply))
-            if not self._left:
-                self._stream.end()
-        return waited
-
-    # -- The port of contexts ----------------------------------------------------------------
-
-    @property
-    def caller(self) -> str:
-        """See `context.Port`."""
-        return f"session {self._session.id}"
-
-    def emit(self, event: events.Said) -> None:
-        """Put a message about a call on its stream, if the client takes one."""
-        line = self._session.connection.send(event)
-        if line is not None and self._streams:
-            self._stream.put(line)
-
-    async def drain(self) -> None:
-        """Wait for a client that reads slowly. One that is away must not stop a call: what it misses is bounded by
-        the stream.
-        """
-        await self._stream.room()
-
-    def close_stream(self) -> None:
-        """Let go of the response. Only a client that was given an event to resume from comes back (HL-16)."""
-        if self._streams and eras.primes_streams(self._session.envelope):
-            self._stream.detach()
-
-    async def ask(self, question: Question, seconds: float) -> Any:
-        """The result of a question to the client, which goes out on the call's own stream (S2C-02)."""
-        if not self._streams:
-            return Unavailable("the client accepts no stream, on which it could be asked")
-        return await self._session.desk.ask(question, self._write, seconds)
-
-    async def _write(self, line: bytes) -> None:
-        self._stream.put(line)
-
-
-class TooManySessions(Exception):
-    """The table is full."""
-
-
-class Table:
-    """All sessions of a server."""
-
-    def __init__(self, runtime: Runtime, *, most: int, idle: float) -> None:
-        self._runtime = runtime
-        self._store = runtime.store
-        self._most = most
-        self._idle = idle
-        self._live: dict[str, Session] = {}
-
-    async def open(self, connection: Connection, owner: str) -> Session:
-        """A new session. Raises `TooManySessions`, `StoreError`."""
-        session = self._add(Session(secrets.token_urlsafe(24), connection, owner, self._runtime))
-        try:
-            await self._save(session)
-        except BaseException:
-            self._drop(session)
-            raise
-        return session
-
-    async def find(self, session_id: str, owner: str) -> Session | None:
-        """The session of an id, if it is this principal's. Raises `TooManySessions`, `StoreError`."""
-        saved = await self._saved(session_id)
-        session = self._live.get(session_id)
-        if saved is None:
-            if session is not None:
-                self._drop(session)
-            return None
-        if session is None or saved != session.record:
-            session = self._restore(session_id, session, saved, owner)
-        if session is None or session.owner != owner:
-            return None
-        session.used = trio.current_time()
-        await self.keep(session)
-        return session
-
-    async def keep(self, session: Session) -> None:
-        """Write a session to the store when it has changed, and now and then. Raises `StoreError`."""
-        if trio.current_time() - session.saved > self._idle * _MARGIN:
-            await self._save(session)
-
-    async def close(self, session: Session) -> None:
-        """Forget a session; its id is never used again. Raises `StoreError`."""
-        self._drop(session)
-        await self._store.delete(_name(session.id))
-
-    def end(self) -> None:
-        """End the streams that no answer will end. Calls go on: whoever gave them time to, cancels them. The store
-        keeps the sessions for another process.
-        """
-        for session in self._live.values():
-            session.standalone.end()
-
-    async def sweep_forever(self) -> None:
-        """Forget idle sessions, now and then, and keep those whose client only listens."""
-        while True:
-            await trio.sleep(min(60.0, max(0.05, self._idle / 4)))
-            self._sweep()
-            await self._keep_busy()
-
-    async def _keep_busy(self) -> None:
-        for session in [session for session in self._live.values() if session.busy]:
-            with suppress(StoreError):
-                await self.keep(session)
-
-    def _sweep(self) -> None:
-        for session in [session for session in self._live.values() if self._is_over(session)]:
-            self._drop(session)
-
-    def _is_over(self, session: Session) -> bool:
-        return not session.busy and session.used < trio.current_time() - self._idle
-
-    def _add(self, session: Session) -> Session:
-        if len(self._live) >= self._most:
-            self._sweep()
-        if len(self._live) >= self._most:
-            raise TooManySessions(f"There are {self._most:,} sessions; try again later")
-        self._live[session.id] = session
-        return session
-
-    def _drop(self, session: Session) -> None:
-        self._live.pop(session.id, None)
-        session.end()
-
-    async def _save(self, session: Session) -> None:
-        record = Record(session.envelope, session.owner, sorted(session.connection.subscribed))
-        session.record = msgspec.json.encode(record)
-        session.saved = trio.current_time()
-        await self._store.put(_name(session.id), session.record, self._idle * (1 + _MARGIN))
-
-    async def _saved(self, session_id: str) -> bytes | None:
-        if len(session_id) > _LONGEST_ID:
-            return None
-        try:
-            return await self._store.get(_name(session_id))
-        except StoreError:
-            if session_id not in self._live:
-                raise
-            return self._live[session_id].record  # this process knows enough to go on
-
-    def _restore(self, session_id: str, session: Session | None, saved: bytes, owner: str) -> Session | None:
-        """A session as another process has left it."""
-        record = msgspec.json.decode(saved, type=Record)
-        if record.owner != owner:
-            return None
-        if session is None:
-            connection = Connection(self._runtime.identity, record.envelope, null_ids=False)
-            session = self._add(Session(session_id, connection, owner, self._runtime))
-        session.envelope.log_level = record.envelope.log_level
-        session.connection.subscribed = set(record.subscribed)
-        session.record = saved
-        return session
-
-
-_LONGEST_ID = 200
-_MARGIN = 0.05
-"""Of the idle time: how long after a write to the store a use is not written, so that not each one is."""
-
-
-def _name(session_id: str) -> str:
-    return f"session:{session_id}"

@@ -25,6 +25,7 @@ import trio
 from msgspec import UNSET
 
 from mcpkit.engine import scopes
+from mcpkit.engine.bell import Bell
 from mcpkit.engine.runtime import Runtime
 from mcpkit.engine.serve import Session
 from mcpkit.protocol import eras, jsonrpc, methods, sse, types
@@ -33,8 +34,8 @@ from mcpkit.transports.entrance import Refused, accepts, decoded, json_body, ref
 from mcpkit.transports.http import Exchange, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
 from mcpkit.transports.port import RequestPort
-from mcpkit.transports.sessions import TooManySessions
 from mcpkit.transports.streams import Writer
+from mcpkit.transports.table import TooManySessions
 
 MAX_MESSAGE = 1024 * 1024
 """Bytes of one message, unless the options say otherwise."""
@@ -102,13 +103,12 @@ class _Session(RequestPort, Session):
         Session.__init__(self, runtime, channel, most_calls=MAX_CALLS, null_ids=False)
         self.channel = channel
         self.request = request
-        self._renewed = trio.Event()
+        self._renewed = Bell()
 
     async def post(self, request: Request, message: bytes) -> None:
         """See `_Channel.post`."""
         self.request.caller = request.caller
-        self._renewed.set()
-        self._renewed = trio.Event()
+        self._renewed.ring()
         await self.channel.post(message)
 
     async def _entitled(self) -> None:

@@ -40,12 +40,14 @@ from mcpkit.protocol.errors import (
 from mcpkit.protocol.headers import Metadata
 from mcpkit.stores.base import StoreError
 from mcpkit.transports import http
+from mcpkit.transports.crew import Crew
 from mcpkit.transports.entrance import Accepted, Refused, accepts, decoded, json_body, refused, unavailable
 from mcpkit.transports.http import Exchange, HeaderList, Request
 from mcpkit.transports.options import HttpOptions
 from mcpkit.transports.port import RequestPort
-from mcpkit.transports.sessions import Crew, Session, Table, TooManySessions
+from mcpkit.transports.sessions import Session
 from mcpkit.transports.streams import Patience, Stream, Writer
+from mcpkit.transports.table import Table, TooManySessions
 
 _SESSION = b"mcp-session-id"
 _EVENT_ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,15})")

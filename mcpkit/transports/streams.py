@@ -122,7 +122,7 @@ class Stream:
         """The number of the newest message, 0 when there was none."""
         return self.oldest + len(self._kept) - 1
 
-    def put(self, message: bytes, *, last: bool = False) -> None:
+    def put(self, message: bytes) -> None:
         """Add a message."""
         self._kept.append(message)
         self._unread += len(message)
@@ -130,7 +130,6 @@ class Stream:
         while len(self._kept) > 1 and (len(self._kept) > MAX_KEPT or self.size > MAX_KEPT_BYTES):
             self.size -= len(self._kept.pop(0))
             self.oldest += 1
-        self.complete = self.complete or last
         self.changed.ring()
 
     def end(self) -> None:
@@ -166,8 +165,8 @@ class Stream:
             self._reader += 1
         else:
             self._brief = True
-        self._attached = False  # whoever waits for room waits for this reader
-        self.changed.ring()
+        self._attached = False
+        self._take()  # whoever waits for room waits for this reader
 
     async def copy(
         self,
@@ -186,7 +185,7 @@ class Stream:
         self._reader += 1
         mine = self._reader
         self._attached = True
-        self.changed.ring()  # whoever reads now stops
+        self._take()  # whoever reads now stops
         brief, self._brief = self._brief, False
         exchange.on_disconnect(lambda: self.detach() if mine == self._reader else None)
         self.fill()  # which begins to hear of changes, before the client can know that it listens

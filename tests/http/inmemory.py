@@ -19,12 +19,14 @@ from mcpkit.transports.options import HttpOptions
 
 
 class Exchange:
-    """One request to the application, and what it answers."""
+    """One request to the application, and what it answers. `room` is how many messages the application can send
+    before the client reads.
+    """
 
-    def __init__(self, scope: Json, body: bytes) -> None:
+    def __init__(self, scope: Json, body: bytes, room: float = math.inf) -> None:
         self.scope = scope
         self._to_app, self._in_app = trio.open_memory_channel[Json](math.inf)
-        self._from_app, self._sent = trio.open_memory_channel[Json](math.inf)
+        self._from_app, self._sent = trio.open_memory_channel[Json](room)
         self._to_app.send_nowait({"type": "http.request", "body": body, "more_body": False})
         self.done = trio.Event()
 
@@ -69,7 +71,14 @@ class Host:
         self._nursery = nursery
 
     def begin(
-        self, method: str, headers: Headers = (), body: bytes = b"", *, path: str = "/mcp", root: str = ""
+        self,
+        method: str,
+        headers: Headers = (),
+        body: bytes = b"",
+        *,
+        path: str = "/mcp",
+        root: str = "",
+        room: float = math.inf,
     ) -> Exchange:
         """Send a request."""
         given = over({"Host": "localhost", "Content-Length": str(len(body))}, headers)
@@ -87,7 +96,7 @@ class Host:
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 8000),
         }
-        exchange = Exchange(scope, body)
+        exchange = Exchange(scope, body, room)
         self._nursery.start_soon(exchange.run, self.application)
         return exchange
 
@@ -110,9 +119,9 @@ class Host:
         message = {"jsonrpc": "2.0", "id": "ping", "method": "ping"}
         return (await self.post(message, {"Mcp-Session-Id": session})).status
 
-    def listen(self, session: str) -> Exchange:
-        """A session's own stream."""
-        return self.begin("GET", {"Accept": "text/event-stream", "Mcp-Session-Id": session})
+    def listen(self, session: str, room: float = math.inf) -> Exchange:
+        """A session's own stream; see `Exchange` for `room`."""
+        return self.begin("GET", {"Accept": "text/event-stream", "Mcp-Session-Id": session}, room=room)
 
 
 @asynccontextmanager

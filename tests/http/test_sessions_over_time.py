@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 
 import pytest
 import trio
+import trio.testing
 from inmemory import Host, hosting
 from kit import Json, Response, call, encoded, eventually, headers_for, serving
 from support import HOUR, initialize, owned_time, request
@@ -18,13 +19,15 @@ from mcpkit.engine.runtime import running
 from mcpkit.protocol.connection import Connection
 from mcpkit.stores.base import StoreError
 from mcpkit.stores.memory import MemoryStore
-from mcpkit.transports.sessions import Table
+from mcpkit.transports.asgi import Application
+from mcpkit.transports.options import HttpOptions
+from mcpkit.transports.table import Table
 
 IDLE = 1800.0
 LATE = IDLE * 1.06
 """When a session has expired for certain: a use is noted within a twentieth of the idle time."""
 
-around = ContextVar("around", default="nothing")
+around = contextvars.ContextVar("around", default="nothing")
 
 
 def make_app() -> App:
@@ -74,7 +77,65 @@ async def test_a_call_runs_in_the_context_of_its_request() -> None:
             )
 
 
+@owned_time
+async def test_a_call_that_comes_when_the_app_has_ended_is_told_so() -> None:
+    """While a lifespan cleans up, nobody runs calls any more; nobody waits for an answer either."""
+    cleaning, done = trio.Event(), trio.Event()
+
+    @asynccontextmanager
+    async def lifespan(app: App) -> AsyncIterator[None]:
+        yield
+        cleaning.set()
+        with trio.CancelScope(shield=True):
+            await done.wait()
+
+    app = make_app()
+    app.lifespan = lifespan
+    async with trio.open_nursery() as nursery:
+        application = Application.of(app, HttpOptions())
+        host = Host(app, application, nursery)
+
+        async def come_late(session: dict[str, str]) -> None:
+            await cleaning.wait()
+            try:
+                answer = await host.post(call(1, "who", None, "2025-11-25"), session)
+                assert (answer.status, answer.body) == (503, b"The app has ended\n")
+            finally:
+                done.set()
+
+        async with application.lifespan():
+            nursery.start_soon(come_late, {"Mcp-Session-Id": await host.open("2025-11-25")})
+
+
 # -- Silence ---------------------------------------------------------------------------------
+
+
+@owned_time
+async def test_a_stream_whose_client_left_in_the_middle_of_much_goes_on_for_the_next() -> None:
+    """HL-12: what the first had no time to read does not count against the second."""
+    async with hosting(make_app()) as host:
+        session = await host.open("2025-11-25")
+        named = {"Mcp-Session-Id": session}
+        uris = [f"memo://{number}-{'x' * 4000}" for number in range(40)]
+        for number, uri in enumerate([*uris, "memo://last"]):
+            subscribe = request(number, "resources/subscribe", {"uri": uri})
+            assert (await host.post(subscribe, named)).status == 200
+        stuck = host.listen(session, room=0)
+        assert (await stuck.head()).status == 200
+        await stuck.part()
+        for uri in uris:
+            host.app.notifier.resource_updated(uri)
+        await trio.testing.wait_all_tasks_blocked()
+        stuck.leave()
+        await stuck.done.wait()
+        stream = host.listen(session)
+        assert (await stream.head()).status == 200
+        host.app.notifier.resource_updated("memo://last")
+        heard = b""
+        while b"memo://last" not in heard:
+            part = await stream.part()
+            assert part != b":\n\n"
+            heard += part
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
