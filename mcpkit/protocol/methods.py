@@ -59,7 +59,9 @@ METHODS = {row.name: row for row in _ROWS}
 
 
 class Request(Struct, tag_field="method"):
-    """A request as it should be. There is a subclass for each method, with its `row` and its `params`."""
+    """A request as it should be, of a method that names what it is for: those may have large parameters. Each has a
+    subclass, with its `row` and its `params`.
+    """
 
     row: ClassVar[Method]
 
@@ -69,18 +71,16 @@ class Request(Struct, tag_field="method"):
 
 
 def _request(row: Method) -> Any:
-    needed = any(member.required for member in msgspec.structs.fields(row.params))
-    default = msgspec.field() if needed else msgspec.field(default_factory=row.params)
-    members = [("params", row.params, default)]
+    members = [("params", row.params)]
     return msgspec.defstruct("Request", members, bases=(Request,), tag=row.name, namespace={"row": row})
 
 
-_Usual: Any = Union[tuple(map(_request, _ROWS))]  # noqa: UP007 - built at run time
+_Usual: Any = Union[tuple(_request(row) for row in _ROWS if row.named_by)]  # noqa: UP007 - built at run time
 _decode_usual = msgspec.json.Decoder(_Usual).decode
 
 
 def read(text: bytes) -> Request | None:
-    """The request in a JSON text, in one pass; None when it is anything else, which takes a closer look."""
+    """The request in a JSON text, in one pass; None when it is anything else, which takes more of them."""
     try:
         request: Request = _decode_usual(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):

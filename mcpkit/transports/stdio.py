@@ -6,6 +6,7 @@ and with exit code 0.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -21,7 +22,9 @@ from mcpkit.transports import threads
 from mcpkit.transports.descriptors import Descriptors, take
 from mcpkit.transports.lines import MAX_MESSAGE, LineChannel
 
-_READ_SIZE = 65536
+_READ_SIZE = 64 * 1024
+_LARGE = 1024 * 1024
+"""Bytes that a pipe is to hold, and of a read when there is more than usual."""
 _CAN_WAIT = hasattr(trio.lowlevel, "FdStream")
 """Whether trio can wait for descriptors; not on Windows."""
 
@@ -79,17 +82,33 @@ async def _end_on_signal(
 async def _serve(app: App, descriptors: Descriptors, max_body: int, grace: float | None) -> None:
     async with running(app) as runtime:
         if _CAN_WAIT:
+            for fd in descriptors:
+                _widen(fd)
             channel = LineChannel(*_waiting_streams(*descriptors), max_message=max_body)
         else:
             channel = LineChannel(*threads.streams(*descriptors), max_message=max_body)
         await Session(runtime, channel).run(GRACE if grace is None else grace)
 
 
+def _widen(fd: int) -> None:
+    """Let a pipe hold more than the usual 64 KiB, where the system lets us: a large message takes as many turns, of
+    the client and of us, as it fills the pipe.
+    """
+    import fcntl  # not on Windows
+
+    if hasattr(fcntl, "F_SETPIPE_SZ"):  # Linux
+        with contextlib.suppress(OSError):  # it is no pipe, or there are many already
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _LARGE)
+
+
 def _waiting_streams(read_fd: int, write_fd: int) -> tuple[Read, Write, WriteNow]:
     os.set_blocking(read_fd, False)
     os.set_blocking(write_fd, False)
 
+    size = _READ_SIZE
+
     async def read() -> bytes:
+        nonlocal size
         while True:
             try:
                 await trio.lowlevel.wait_readable(read_fd)  # first, since usually there is nothing yet
@@ -98,11 +117,13 @@ def _waiting_streams(read_fd: int, write_fd: int) -> tuple[Read, Write, WriteNow
             ):  # a file, or /dev/null: there is always something to read, if only its end
                 await trio.lowlevel.checkpoint()
             try:
-                return os.read(read_fd, _READ_SIZE)
+                data = os.read(read_fd, size)
             except BlockingIOError:
                 continue
             except OSError:  # a socket whose peer left without reading everything, or a terminal that is gone
                 return b""
+            size = _LARGE if len(data) >= _READ_SIZE else _READ_SIZE
+            return data
 
     def write_now(data: bytearray) -> None:
         try:

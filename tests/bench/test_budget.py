@@ -138,7 +138,7 @@ ORDER = {"name": "order", "arguments": {"order": {"items": [{"name": "a", "size"
 BUDGETS = {
     "call": ("tools/call", ECHO, 40),
     "typed call": ("tools/call", ORDER, 47),
-    "list": ("tools/list", {}, 32),
+    "list": ("tools/list", {}, 36),
 }
 
 

@@ -216,6 +216,16 @@ def test_unusual_lines_are_served(steady: Process, line: bytes) -> None:
     assert steady.receive() == {"jsonrpc": "2.0", "id": 5, "result": {}}
 
 
+@pytest.mark.skipif(not hasattr(fcntl, "F_GETPIPE_SZ"), reason="only Linux says how much a pipe holds")
+def test_pipes_hold_a_large_message() -> None:
+    """A client writes it at once, instead of taking turns with the server sixteen times for each megabyte."""
+    with serving("noisy.py") as server:
+        server.start(CURRENT)
+        for pipe in (server.process.stdin, server.process.stdout):
+            assert pipe is not None
+            assert fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) >= MIB
+
+
 def test_a_message_in_pieces_is_served(steady: Process) -> None:
     """STD-01: a message ends at the line feed, however it is cut into writes."""
     for byte in json.dumps(PING).encode():
