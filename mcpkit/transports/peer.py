@@ -35,6 +35,7 @@ class Peer:
         self.spoilt = False
         """Whether an answer was cut."""
         self._socket = client
+        self._is_open = True
         self._send_timeout = send_timeout
 
     def addresses(self) -> tuple[str | None, str | None]:
@@ -45,14 +46,17 @@ class Peer:
 
     async def receive(self) -> bytes:
         """What comes; nothing at the end, whoever ends it."""
-        while True:
+        while (
+            self._is_open
+        ):  # trio takes a closed socket for one that somebody else waits for, from the second time on
             try:
                 await trio.lowlevel.wait_readable(self._socket)
                 return self._socket.recv(_MAX_READ)
             except BlockingIOError:
                 pass
-            except (OSError, ValueError, trio.ClosedResourceError):
-                return b""
+            except (OSError, trio.ClosedResourceError):
+                break
+        return b""
 
     async def send(self, data: bytes) -> None:
         """Send it all. Raises `Disconnected`."""
@@ -83,9 +87,11 @@ class Peer:
 
     async def _send_piece(self, piece: memoryview) -> None:
         while piece:
+            if not self._is_open:
+                raise Disconnected
             try:
                 await trio.lowlevel.wait_writable(self._socket)
-            except (OSError, ValueError, trio.ClosedResourceError):
+            except (OSError, trio.ClosedResourceError):
                 raise Disconnected from None
             piece = piece[self.send_now(piece) :]
 
@@ -101,6 +107,7 @@ class Peer:
 
     def close(self) -> None:
         """Close the socket; whoever waits for it gets nothing."""
-        if self._socket.fileno() >= 0:
+        if self._is_open:
+            self._is_open = False
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()

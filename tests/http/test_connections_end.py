@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from support import IN_PROCESS, SECONDS, SERVER, initialize, request
 from mcpkit import App, Context
 from mcpkit.auth import Auth, Principal, Site
 from mcpkit.transports import hypercorn, limits
+from mcpkit.transports.http import Disconnected
+from mcpkit.transports.peer import Peer
 
 LISTEN = request(
     1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}, revision="2026-07-28"
@@ -138,6 +141,18 @@ async def test_what_fails_beside_an_answer_ends_its_own_connection_only(
         await other.aclose()
         await server.calm()
     assert "beside the answer" in caplog.text or IN_PROCESS == "hypercorn"  # which logs in its own way
+
+
+async def test_whoever_looks_for_a_client_too_late_finds_that_it_has_left() -> None:
+    """A task that watches a client may begin when the connection has been closed; others come to that, too."""
+    for _ in range(2):
+        ours, theirs = socket.socketpair()
+        with theirs:
+            peer = Peer(ours, 1)
+            peer.close()
+            assert await peer.receive() == b""
+            with pytest.raises(Disconnected):
+                await peer.send(b"x")
 
 
 async def half_a_head(server: InProcess, stream: trio.SocketStream) -> None:
