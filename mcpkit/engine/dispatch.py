@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -54,16 +55,15 @@ def answer(runtime: Runtime, call: events.Call) -> events.Answer | events.Failur
 
 
 async def perform(runtime: Runtime, call: events.Call, port: Port) -> events.Answer | events.Failure:
-    """The reply to a method that runs user code. Cancellation passes through; everything else that is raised
+    """The reply to a method that runs user code. Its cancellation passes through; everything else that is raised
     fails this call alone.
     """
     try:
         return await _ACTIONS[call.method.name](runtime, call, call.params, port)
-    except trio.Cancelled:
-        raise
     except BaseException as error:  # rule 2; a handler's SystemExit must not end the server
         cancelled, rest = _split(error)
-        if cancelled is None:
+        # A handler can raise the cancellation of another, which a cache has kept, say: nothing would catch it here.
+        if cancelled is None or trio.current_effective_deadline() > -math.inf:
             return await _ended(runtime, call, error)
         if rest is not None:
             report("%s failed while it was cancelled", call.method.name, error=rest)
@@ -83,6 +83,8 @@ async def _ended(runtime: Runtime, call: events.Call, error: BaseException) -> e
 
 def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
     """The cancellation in what a handler's nurseries raised, and the rest of it."""
+    if isinstance(error, trio.Cancelled):
+        return error, None
     if isinstance(error, BaseExceptionGroup):
         with contextlib.suppress(RecursionError):  # groups can be nested deeper than anything can look
             return error.split(trio.Cancelled)

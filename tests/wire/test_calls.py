@@ -821,6 +821,7 @@ FAULTS = [
     "MemoryError",
     "endless recursion",
     "asyncio.CancelledError",
+    "trio.Cancelled of another",
     "trio.BrokenResourceError",
     "trio.ClosedResourceError",
     "trio.EndOfChannel",
@@ -845,12 +846,12 @@ FAULTS = [
 PLACES = ["in_task", "in_nursery", "in_thread", "inline", "on_asyncio", "in_resource", "in_prompt"]
 
 
-# trio itself cannot take the cancellation out of groups that are nested so deeply.
+# trio itself cannot take the cancellation out of groups that are nested so deeply, and takes any for the nursery's own.
 COMBINATIONS = [
     (fault, place, STATELESS if place == "in_task" else CURRENT)
     for fault in FAULTS
     for place in PLACES
-    if (fault, place) != ("deep group", "in_nursery")
+    if place != "in_nursery" or fault not in ("deep group", "trio.Cancelled of another")
 ]
 
 

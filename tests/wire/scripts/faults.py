@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,24 @@ def caused_by_itself() -> BaseException:
     return first
 
 
+def kept() -> BaseException:
+    """How somebody else was cancelled, as a cache may keep it."""
+    found: list[BaseException] = []
+
+    async def cancelled() -> None:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            try:
+                await trio.sleep_forever()
+            except trio.Cancelled as error:
+                found.append(error)
+
+    thread = threading.Thread(target=trio.run, args=(cancelled,))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
 def unending() -> Any:
     return unending()
 
@@ -59,6 +78,7 @@ FAULTS: dict[str, Callable[[], BaseException]] = {
     "MemoryError": MemoryError,
     "endless recursion": unending,
     "asyncio.CancelledError": asyncio.CancelledError,
+    "trio.Cancelled of another": kept,
     "trio.BrokenResourceError": lambda: trio.BrokenResourceError("secret"),
     "trio.ClosedResourceError": lambda: trio.ClosedResourceError("secret"),
     "trio.EndOfChannel": trio.EndOfChannel,
