@@ -60,6 +60,18 @@ async def _cancel_after(event: trio.Event, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
+async def _first(*functions: Callable[[], Awaitable[object]]) -> None:
+    """Wait until one of them returns."""
+
+    async def run(function: Callable[[], Awaitable[object]]) -> None:
+        await function()
+        nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for function in functions:
+            nursery.start_soon(run, function)
+
+
 def _print_ready(app: App, urls: Iterable[str]) -> None:
     sys.stderr.write("".join(f"mcpkit: {app.name} serving {url}\n" for url in urls))
     sys.stderr.flush()
@@ -103,9 +115,14 @@ async def serve(
 
             start = functools.partial(listen, service, bound)
         try:
-            async with service.living(), trio.open_nursery() as nursery:
-                await nursery.start(functools.partial(start, until))
-                _print_ready(app, urls)
-                task_status.started(next(iter(urls)))
+            async with service.living() as life:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(
+                        functools.partial(start, functools.partial(_first, until, life.ended.wait))
+                    )
+                    _print_ready(app, urls)
+                    task_status.started(next(iter(urls)))
+                if life.failure is not None:  # whoever watches this process can start another
+                    raise life.failure
         except BaseExceptionGroup as group:
             raise innermost(group) from None

@@ -338,6 +338,37 @@ async def test_another_release_of_hypercorn_serves_as_it_is(monkeypatch: pytest.
 GRACE = 1.0
 
 
+UNDERMINED = """
+import trio
+from mcpkit import App
+
+app = App("undermined")
+
+
+async def ticks():
+    with trio.move_on_after(5):  # trio allows no yield in it: the scope stays open in whoever reads the first tick
+        yield 1
+
+
+@app.tool
+async def first_tick() -> int:
+    async for tick in ticks():
+        return tick
+    return 0
+"""
+
+
+@pytest.mark.skipif(SERVER == "uvicorn", reason="a host ends when it likes")
+def test_a_server_that_a_handler_has_undermined_ends_for_another_to_be_started(tmp_path: Path) -> None:
+    """It could only say that it has ended, to everybody and for ever."""
+    (tmp_path / "undermined.py").write_text(UNDERMINED, encoding="utf-8")
+    server = Server(tmp_path / "undermined.py")
+    with server.process:
+        server.session().post(call(1, "first_tick", None, "2025-11-25"))
+        assert server.process.wait(SECONDS) == 1
+        assert "Cancel scope stack corrupted" in server.errors
+
+
 def began(connection: Connection, message: object, path: Path | None = None) -> None:
     connection.begin("POST", headers_for(message), encoded(message))
     if path is not None:
