@@ -107,7 +107,7 @@ def _show_progress(progress: types.ProgressParams) -> None:
 def _show(outcome: ToolOutcome) -> None:
     stream = sys.stderr if outcome.is_error else sys.stdout
     for block in outcome.content:
-        print(_text(block), file=stream)
+        common.show(_text(block), stream)
 
 
 def _text(block: types.ContentBlock) -> str:

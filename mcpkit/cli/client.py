@@ -5,10 +5,11 @@ running server.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import trio
 
@@ -20,8 +21,8 @@ from mcpkit.transports.wire import HttpFailure
 _PATIENCE_SECONDS = 30.0
 """For the first answer; clients give up no later."""
 
-_FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
-_FIELD_VALUE = re.compile(r"[\x21-\x7e]([\t\x20-\x7e]*[\x21-\x7e])?")
+# RFC 9110 sections 5.5 and 5.6.2; with a colon, as curl wants it, or as everything else here.
+_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[=:]\s*([\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)\s*")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,11 +39,19 @@ def add_header_option(parser: argparse.ArgumentParser, text: str) -> None:
 
 
 def _header(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    value = value.strip()
-    if not equals or not _FIELD_NAME.fullmatch(name) or not _FIELD_VALUE.fullmatch(value):
+    field = _FIELD.fullmatch(text)
+    if field is None:
+        name = re.split("[=:]", text, maxsplit=1)[0]  # the value may be a secret
         raise argparse.ArgumentTypeError(f"{name!r} is not of the form NAME=VALUE, in plain ASCII")
-    return name, value
+    return field[1], field[2]
+
+
+def show(text: str, stream: TextIO) -> None:
+    """Print, unless nobody reads any more: `mcpkit inspect server.py | head`."""
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # or Python complains at its end
 
 
 def is_url(target: str) -> bool:

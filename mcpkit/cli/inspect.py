@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -34,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
             if options.json
             else _report(client, offer)
         )
-        print("\n".join(lines))
+        common.show("\n".join(lines), sys.stdout)
         return 0
 
     return common.with_client(options, use)

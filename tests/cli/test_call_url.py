@@ -157,3 +157,7 @@ def test_headers_are_sent(page: str) -> None:
         "inspect", f"{page}/400/text/plain/authorization", *words
     )
     assert "400 Bad Request: 1\n" in failure("call", f"{page}/400/text/plain/x-other", "tool", *words)
+    as_curl_has_it = ("--header", "X-Other: a=b: c")
+    assert "400 Bad Request: a=b: c\n" in failure(
+        "inspect", f"{page}/400/text/plain/x-other", *as_curl_has_it
+    )
