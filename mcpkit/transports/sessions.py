@@ -6,22 +6,28 @@ response does not cancel the call (HL-18), and fetches the rest with `Last-Event
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from contextvars import Context
+from typing import Any
 
 import trio
 
-from mcpkit.engine import dispatch, scopes
+from mcpkit.engine import dispatch, scopes, steps
 from mcpkit.engine.asking import Desk
 from mcpkit.engine.calls import to_line
 from mcpkit.engine.runtime import Runtime
 from mcpkit.engine.subscriptions import Listener
 from mcpkit.principal import Principal
-from mcpkit.protocol import events, types
+from mcpkit.protocol import eras, events, types
 from mcpkit.protocol.connection import Connection
-from mcpkit.transports.crew import Crew, Group
+from mcpkit.protocol.questions import Question
+from mcpkit.questions import Unavailable
+from mcpkit.transports.crew import Crew
 from mcpkit.transports.http import Request
+from mcpkit.transports.port import RequestPort
 from mcpkit.transports.streams import MAX_KEPT_BYTES, Stream
 
 MAX_STREAMS = 100
@@ -99,9 +105,9 @@ class Session:
             else:
                 _put(stream, self.connection.send(event))
         running = [call for call in calls if not self._answer(call, stream)]
-        group = Group(self, stream, len(running), request, streams=streams)
+        group = _Group(self, stream, len(running), request, streams=streams)
         for call in running:
-            crew.start(group, call)
+            crew.start(functools.partial(group.run, call))
         if not running:
             stream.end()
         return stream
@@ -197,3 +203,76 @@ class _Standalone(Stream):
     def _wants(self, change: events.Change) -> bool:
         session = self._session
         return scopes.may_hear(session.runtime.app, session.principal, session.connection, change)
+
+
+class _Group(RequestPort):
+    """The calls of one request, and the port of each."""
+
+    def __init__(
+        self, session: Session, stream: Stream, calls: int, request: Request, *, streams: bool
+    ) -> None:
+        super().__init__(request)
+        self._session = session
+        self._stream = stream
+        self._streams = streams
+        self._left = calls
+
+    async def run(
+        self, call: events.Call, context: Context, scope: trio.CancelScope, on_wait: Callable[[], None]
+    ) -> bool:
+        """Run a call in this task, which is in `scope`; whether it has waited."""
+        session = self._session
+        reply: events.Answer | events.Failure | events.Dropped = events.Dropped(call)
+
+        def waits() -> None:
+            session.calls[call] = scope
+            on_wait()
+
+        try:
+            if call in session.calls:
+                performed = dispatch.perform(session.runtime, call, self)
+                reply = await steps.here(performed, waits, context)
+        finally:
+            waited = session.calls.pop(call, None) is not None
+            self._left -= 1
+            try:
+                line = to_line(session.runtime, session.connection, reply)
+                if line is not None:
+                    self._stream.put(line)
+            finally:
+                if not self._left:
+                    self._stream.end()
+        return waited
+
+    # -- The port of contexts ----------------------------------------------------------------
+
+    @property
+    def caller(self) -> str:
+        """See `context.Port`."""
+        return f"session {self._session.id}"
+
+    def emit(self, event: events.Said) -> None:
+        """Put a message about a call on its stream, if the client takes one."""
+        line = self._session.connection.send(event)
+        if line is not None and self._streams:
+            self._stream.put(line)
+
+    async def drain(self) -> None:
+        """Wait for a client that reads slowly. One that is away must not stop a call: what it misses is bounded by
+        the stream.
+        """
+        await self._stream.room()
+
+    def close_stream(self) -> None:
+        """Let go of the response. Only a client that was given an event to resume from comes back (HL-16)."""
+        if self._streams and eras.primes_streams(self._session.envelope):
+            self._stream.detach()
+
+    async def ask(self, question: Question, seconds: float) -> Any:
+        """The result of a question to the client, which goes out on the call's own stream (S2C-02)."""
+        if not self._streams:
+            return Unavailable("the client accepts no stream, on which it could be asked")
+        return await self._session.desk.ask(question, self._write, seconds)
+
+    async def _write(self, line: bytes) -> None:
+        self._stream.put(line)

@@ -31,7 +31,7 @@ WATCHED = {
     "mcpkit.transports.listener.Connection",
     "mcpkit.transports.sessions.Session",
     "mcpkit.transports.table.Table",
-    "mcpkit.transports.crew.Group",
+    "mcpkit.transports.sessions._Group",
     "mcpkit.transports.streams.Stream",
     "mcpkit.transports.streams.Writer",
     "mcpkit.transports.turn.Turn",
