@@ -122,13 +122,13 @@ async def test_a_handler_that_takes_too_long_takes_its_question_back(kind: str) 
         return repr(ctx.elicit(Confirm, "Go on?"))
 
     loop = "asyncio" if kind == "asyncio" else None
-    app.add_tool(thread if kind == "thread" else task, name="t", timeout=0.05, loop=loop)
+    app.add_tool(thread if kind == "thread" else task, name="t", timeout=0.5, loop=loop)
     async with talking(app, LIVE[1]) as client:
         call = client.begin("t")
         question = await client.question()
         cancelled = await client.receive()
         assert cancelled["params"]["requestId"] == question["id"]
-        assert "did not finish within 0.05 s" in text(await client.reply(call))
+        assert "did not finish within 0.5 s" in text(await client.reply(call))
 
 
 @each_kind
