@@ -22,7 +22,9 @@ _PATIENCE_SECONDS = 30.0
 """For the first answer; clients give up no later."""
 
 # RFC 9110 sections 5.5 and 5.6.2; with a colon, as curl wants it, or as everything else here.
-_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[=:]\s*([\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)\s*")
+_FIELD = re.compile(
+    r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:=\s*|:\s+)([\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)\s*"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
