@@ -119,21 +119,20 @@ def primes_streams(session: Envelope) -> bool:
 
 def _handshake(method: str, session: Envelope | None) -> Envelope:
     row = METHODS.get(method)
-    if session is not None and row is not None and method != "initialize" and row.exists_in(session.revision):
-        return session  # the usual
-    if session is None and row is not None and not row.exists_in(revisions.LAST_HANDSHAKE):
-        raise InvalidMeta(f'{method} needs params._meta with "{_OWN_KEYS[0]}" and "{_OWN_KEYS[1]}"')
-    if session is None and method not in ("initialize", "ping"):
-        raise InvalidRequest(
-            f"{method} before initialize: send initialize first, or put the protocol version ({revisions.LAST}) and "
-            f'the client\'s capabilities into params._meta, as "{_OWN_KEYS[0]}" and "{_OWN_KEYS[1]}"'
-        )
-    if session is not None and method == "initialize":
+    if session is None:
+        if row is not None and not row.exists_in(revisions.LAST_HANDSHAKE):
+            raise InvalidMeta(f'{method} needs params._meta with "{_OWN_KEYS[0]}" and "{_OWN_KEYS[1]}"')
+        if method not in ("initialize", "ping"):
+            raise InvalidRequest(
+                f"{method} before initialize: send initialize first, or put the protocol version ({revisions.LAST}) "
+                f'and the client\'s capabilities into params._meta, as "{_OWN_KEYS[0]}" and "{_OWN_KEYS[1]}"'
+            )
+        session = _NOBODY
+    elif method == "initialize":
         raise InvalidRequest("This connection is initialized already")
-    envelope = session or _NOBODY
-    if row is None or not row.exists_in(envelope.revision):
-        raise _unknown(method, envelope.revision)
-    return envelope
+    if row is None or not row.exists_in(session.revision):
+        raise _unknown(method, session.revision)
+    return session
 
 
 _NOBODY = Envelope(revisions.LAST_HANDSHAKE, None, {}, None)
